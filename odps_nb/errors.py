@@ -1,38 +1,38 @@
-"""The error tree (imports nothing of ours).
+"""The exception hierarchy (imports no other module of odps_nb).
 
 ::
 
     OdpsNbError
-    ├── ProtocolError            the bytes break the format
+    ├── ProtocolError            the bytes violate the format
     │   ├── ChecksumError        a CRC32C, CRC-32, MD5 or size does not match
     │   ├── TruncatedError       the bytes end too early
-    │   ├── FramingError         lengths, JSON or order make no sense
+    │   ├── FramingError         lengths, JSON or order are invalid
     │   └── OversizeError        a size in the bytes exceeds a limit; also a LimitExceededError
-    ├── LimitExceededError       more than a limit that the caller set, such as max_bytes
+    ├── LimitExceededError       a limit of the caller is exceeded, such as max_bytes
     ├── TransportError           no response, or an incomplete one
-    │   ├── ConnectError         no server there, or the name is unknown
+    │   ├── ConnectError         no server at the address, or unknown host name
     │   │   └── CertificateError the server's certificate is not trusted
-    │   ├── RequestTimeoutError  connected, but silent for too long
-    │   └── BrokenStreamError    the connection broke while a body was on its way
+    │   ├── RequestTimeoutError  connected, but no data until the timeout
+    │   └── BrokenStreamError    the connection broke during a transfer
     ├── ServiceError             the server refused: status, code, request_id
     │   ├── InvalidRequestError  400 and similar
     │   ├── AccessDeniedError    401, 403
     │   ├── NotFoundError        404: table, partition, session, object
     │   ├── ConflictError        409: state, offset or version
-    │   ├── SessionExpiredError  the session has expired, and its snapshot
+    │   ├── SessionExpiredError  the session and its snapshot have expired
     │   ├── ThrottledError       429
     │   ├── ServerFaultError     5xx
     │   └── QueryError           a SQL instance failed
     ├── ArgumentError            an argument is wrong; also a ValueError
-    ├── ConversionError          column, source_type, target_type, row
-    ├── ConfigError              profile, credentials, options
+    ├── ConversionError          a value or type does not fit its target
+    ├── ConfigError              invalid profile, credentials or options
     │   └── MissingDependencyError   an optional library or program is not installed
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher layer adds
-context as a note (``add_note``) and re-raises the same error. Message, facts and notes survive
-pickling, since Spark sends errors between processes.
+Every error has a ``hint`` (what to do), which may be ``None``. Other facts are keyword attributes;
+a higher layer adds context as a note (``add_note``) and re-raises the same error. Message, facts
+and notes survive pickling because Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 # Control characters may hide or overwrite text and control a terminal; direction marks reorder
-# what follows ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be sent as UTF-8 at all.
+# text ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be encoded as UTF-8.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     "|\r(?!\n)"
@@ -82,10 +82,10 @@ _UNSEEN = re.compile(
 
 
 def visible(value: object, *, keep: str = "") -> str:
-    """Return ``str(value)``, characters that hide or reorder text escaped, e.g. ``\\x1b``.
+    """Return ``str(value)`` with characters that hide or reorder text escaped, e.g. ``\\x1b``.
 
-    Use it to show text of a service, a file or a user. Newlines, tabs and the characters of
-    ``keep`` stay.
+    Use it to display text from a service, a file or a user. Newlines, tabs and the characters in
+    ``keep`` are not escaped.
     """
     return _UNSEEN.sub(
         lambda match: match[0] if match[0] in keep else _escaped(match[0]), str(value)
@@ -98,14 +98,14 @@ def _escaped(sign: str) -> str:
 
 
 class OdpsNbError(Exception):
-    """Root of all errors of this package; message, facts and notes survive pickling.
+    """Base class of all errors of this package; message, facts and notes survive pickling.
 
-    ``in_doubt``: the response to a commit or a statement was lost, so it may have been done, or may
-    still be. Check the table before you retry.
+    ``in_doubt``: the response to a commit or a statement was lost, so it may have succeeded or may
+    still be running. Check the table before you retry.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
-    """Names of the facts: those of the base class, then the annotations without a value."""
+    """Names of the facts: those of the base class, then annotations without a value."""
     hint: str | None
     in_doubt: bool = False
 
@@ -135,12 +135,12 @@ class OdpsNbError(Exception):
 
     @property
     def __notes__(self) -> list[str]:
-        """What Python prints below a traceback: the notes, code and request id, and the hint."""
+        """Lines that Python prints below a traceback: notes, code and request id, and the hint."""
         return [*self._notes, *self._last_lines()]
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:
-        # libraries that pickle exceptions write back what they read, perhaps with a note more
+        # libraries that pickle exceptions write the list back, possibly with an extra note
         told, own = self._last_lines(), list(notes)
         for at in range(len(own) - len(told), -1, -1):
             if own[at : at + len(told)] == told:
@@ -155,7 +155,7 @@ class OdpsNbError(Exception):
 
     def _to_do(self) -> list[str]:
         line = f"to do: {visible(self.hint)}" if self.hint else ""
-        return [line] if line and line not in self.message else []  # of Spark, the message has it
+        return [line] if line and line not in self.message else []  # messages from Spark contain it
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)
@@ -185,7 +185,7 @@ def _facts_told(error: OdpsNbError) -> list[str]:
 
 
 def _shorten(value: object) -> str:
-    # Messages and some facts come from a peer; a repr ends up in logs.
+    # Messages and some facts are sent by a service, and a repr may be logged.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 
@@ -212,14 +212,14 @@ class OdpsNbWarning(UserWarning):
 
 
 class ProtocolError(OdpsNbError):
-    """The bytes break the format; ``offset`` counts bytes from the start of the stream."""
+    """The bytes violate the format; ``offset`` is in bytes from the start of the stream."""
 
     offset: int | None
     request_id: str | None
 
 
 class ChecksumError(ProtocolError):
-    """A checksum does not match; ``expected`` and ``actual`` say how."""
+    """A checksum does not match; ``expected`` and ``actual`` are the two values."""
 
     block: int | None
     expected: str | int | None
@@ -227,16 +227,16 @@ class ChecksumError(ProtocolError):
 
 
 class TruncatedError(ProtocolError):
-    """The bytes end before the format does; ``expected`` and ``actual`` count what they name."""
+    """The bytes end too early; ``expected`` and ``actual`` are the counts in the message."""
 
     expected: int | None
     actual: int | None
 
 
 class FramingError(ProtocolError):
-    """A length, a JSON part or the order of parts makes no sense.
+    """A length, a JSON part or the order of parts is invalid.
 
-    ``lasts``: the bytes are complete, and the next response would be the same: it is not retried.
+    ``lasts``: a retry would return the same bytes, so the request is not retried.
     """
 
     lasts: bool = False
@@ -251,7 +251,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size that the peer chose exceeds ``limit``: the bytes are damaged, or the limit is low."""
+    """A size in the bytes exceeds ``limit``: they are damaged, or the limit is too low."""
 
     limit: int | None
     actual: int | None
@@ -261,7 +261,7 @@ class OversizeError(ProtocolError, LimitExceededError):
 
 
 class TransportError(OdpsNbError):
-    """No response, or an incomplete one; ``request_sent``: the server may have acted."""
+    """No response, or an incomplete one; if ``request_sent``, the server may have acted."""
 
     url: str | None
     request_id: str | None
@@ -277,7 +277,7 @@ class CertificateError(ConnectError):
 
 
 class RequestTimeoutError(TransportError):
-    """The peer sent nothing for longer than the timeout."""
+    """The server sent nothing until the timeout."""
 
 
 class BrokenStreamError(TransportError):
@@ -288,9 +288,9 @@ class BrokenStreamError(TransportError):
 
 
 class ServiceError(OdpsNbError):
-    """The server's own error: HTTP ``status``, its ``code`` and the ``request_id`` to quote.
+    """An error response of the server: HTTP ``status``, error ``code`` and ``request_id``.
 
-    ``excerpt`` is the line of a query that it names, with a caret below the place.
+    ``excerpt`` is the faulty line of a query, with a caret below the position.
     """
 
     status: int | None
@@ -301,11 +301,11 @@ class ServiceError(OdpsNbError):
 
 
 class InvalidRequestError(ServiceError):
-    """The server does not accept an argument."""
+    """The server rejects an argument."""
 
 
 class AccessDeniedError(ServiceError):
-    """Unknown key, bad signature, skewed clock, or no right to the object."""
+    """Unknown key, bad signature, skewed clock, or missing permission on the object."""
 
 
 class NotFoundError(ServiceError):
@@ -313,7 +313,7 @@ class NotFoundError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """The object is not in the state that the request needs."""
+    """The object is not in the state that the request requires."""
 
 
 class SessionExpiredError(ServiceError):
@@ -321,7 +321,7 @@ class SessionExpiredError(ServiceError):
 
 
 class ThrottledError(ServiceError):
-    """Too many requests; ``retry_after`` (seconds) when the server sent it."""
+    """Too many requests; ``retry_after`` is in seconds, if the server sent it."""
 
 
 class ServerFaultError(ServiceError):
@@ -336,9 +336,9 @@ class QueryError(ServiceError):
 
 
 class ArgumentError(OdpsNbError, ValueError):
-    """An argument is wrong; found before a request was sent for it.
+    """An argument is invalid; raised before any request is sent for it.
 
-    Arguments that the service itself refuses raise `InvalidRequestError`.
+    Arguments that the service rejects raise `InvalidRequestError`.
     """
 
     code: str | None
@@ -348,7 +348,7 @@ class ArgumentError(OdpsNbError, ValueError):
 class ConversionError(OdpsNbError):
     """A value or type does not fit its target.
 
-    ``row`` counts from 0; ``path`` leads to a value inside of ARRAY, MAP or STRUCT: ``[1].price``.
+    ``row`` counts from 0; ``path`` is the path to a nested value, such as ``[1].price``.
     """
 
     column: str | None
@@ -359,13 +359,13 @@ class ConversionError(OdpsNbError):
 
 
 class ConfigError(OdpsNbError):
-    """A profile, credential or option is missing or contradicts another; ``option`` names it."""
+    """A profile, credential or option is missing or conflicting; ``option`` is its name."""
 
     option: str | None
 
 
 class MissingDependencyError(ConfigError):
-    """An optional library or program is not installed; ``extra`` names what to install."""
+    """An optional library or program is not installed; ``extra`` is the extra to install."""
 
     extra: str | None
 
@@ -375,11 +375,11 @@ class CancelledError(OdpsNbError):
 
 
 class StateError(OdpsNbError, RuntimeError):
-    """Misuse of an object: closed, consumed already, or called in the wrong order."""
+    """Misuse of an object: closed, already consumed, or called in the wrong order."""
 
 
 def explain(error: BaseException) -> list[str]:
-    """Return up to three lines about any exception: what failed, where, what to do."""
+    """Describe any exception in up to three lines: what failed, where, and what to do."""
     name = type(error).__name__
     what = f"{name}: {error}"
     if not isinstance(error, OdpsNbError):
@@ -389,4 +389,4 @@ def explain(error: BaseException) -> list[str]:
     if where:
         lines.append("where: " + " · ".join(where))
     lines += error._to_do()
-    return [visible(line) for line in lines]  # facts may have been set later
+    return [visible(line) for line in lines]  # escape again: facts may be set later

@@ -1,8 +1,7 @@
 """The MaxCompute type tree, columns and table schemas as values.
 
-Text and JSON forms are in ``odps_nb.wire.type_text`` and
-``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of
-``docs/protocol.md`` section 3.11.
+``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
+``odps_nb.convert`` to Arrow. Type codes are those of ``docs/protocol.md`` section 3.11.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ __all__ = [
 
 
 class TypeCode(IntEnum):
-    """Numbers of the nested ("write") schema form.
+    """Type numbers in the nested ("write") schema form.
 
-    No source shows the numbers of types below 0: they are sent as `UNKNOWN`, and told from the text
-    of the type.
+    For types with a code below 0 no source documents the number: they are sent as `UNKNOWN`, and
+    identified by the text of the type.
     """
 
     UNKNOWN = -1
@@ -75,7 +74,7 @@ class TypeCode(IntEnum):
 
 _TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
-"""Types whose values are shown as text; STRING holds any bytes."""
+"""Types returned as text; STRING may contain any bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """DECIMAL(precision, scale); both ``None`` for the bare DECIMAL (read as 38, 18)."""
+    """DECIMAL(precision, scale); both are ``None`` for DECIMAL without a size (read as 38, 18)."""
 
     precision: int | None = None
     scale: int | None = None
@@ -129,7 +128,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """STRUCT<name: type, …>; names match in any case."""
+    """STRUCT<name: type, …>; names ignore case."""
 
     fields: tuple[StructField, ...]
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)
@@ -146,7 +145,7 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
-    """A type that this version of odps_nb does not know; ``text`` is as the service wrote it."""
+    """A type that this version of odps_nb does not know; ``text`` is as the service sent it."""
 
     text: str
     code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
@@ -166,10 +165,10 @@ OdpsType = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """The expression of which the values of a partition column are made (AUTO PARTITIONED BY).
+    """The expression that generates the values of a partition column (AUTO PARTITIONED BY).
 
-    ``text`` is its SQL. ``source`` and ``unit`` are those of ``trunc_time(source, 'unit')`` with a
-    unit of year, month, day or hour, and empty for any other expression.
+    ``text`` is its SQL. ``source`` and ``unit`` are the arguments of ``trunc_time(source, 'unit')``
+    with a unit of year, month, day or hour, and empty for other expressions.
     """
 
     text: str
@@ -179,9 +178,9 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown.
+    """One column of a table. ``column_id`` is its id on the server, ``None`` if unknown.
 
-    ``generated`` is the expression of a partition column that is computed of another column.
+    ``generated`` is the expression of a partition column that is computed from another column.
     """
 
     name: str
@@ -215,11 +214,11 @@ class TableSchema:
         return tuple(column.name for column in self.all_columns)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of that name (case does not matter), or ``None``."""
+        """Return the column with that name, ignoring case, or ``None``."""
         return self._by_name.get(name.casefold())
 
     def source_of(self, column: Column) -> Column | None:
-        """Return the column of which a partition column is computed; ``None`` if none is known."""
+        """Return the column from which a partition column is computed; ``None`` if unknown."""
         made = column.generated
         found = self.find(made.source) if made is not None and made.source else None
         return found if found is not None and found.type.code in _TIMES else None
@@ -237,17 +236,17 @@ def has_blob(odps: OdpsType) -> bool:
 
 
 def is_readable(odps: OdpsType) -> bool:
-    """Whether it is known what Arrow type values of the type have in a read."""
+    """Whether the Arrow type of a read is known for the type."""
     return not has_any(odps, (TypeCode.UNKNOWN, TypeCode.VARIANT))
 
 
 def has_timestamp(odps: OdpsType) -> bool:
-    """Whether the type is or contains a TIMESTAMP, whose unit on the wire may be chosen."""
+    """Whether the type is or contains a TIMESTAMP, which has a choice of units on the wire."""
     return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
 
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type is or contains one of these."""
+    """Whether the type is or contains a type with one of these codes."""
     return any(one.code in codes for one in types_in(odps))
 
 
@@ -259,7 +258,7 @@ def types_in(odps: OdpsType) -> Iterator[OdpsType]:
 
 
 def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
-    """Yield the types right inside of ARRAY, MAP and STRUCT, with their names on the wire."""
+    """Yield the direct child types of ARRAY, MAP and STRUCT, with their names on the wire."""
     if isinstance(odps, ArrayType):
         yield "element", odps.element
     elif isinstance(odps, MapType):
@@ -271,7 +270,7 @@ def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
-    """Return the schema with BINARY in place of text in data columns, nested text too.
+    """Return the schema with BINARY in place of text in data columns, including nested text.
 
     References of BLOBs and partition columns stay text.
     """

@@ -37,7 +37,7 @@ __all__ = [
     "shorten",
 ]
 
-# Names are checked before they reach a URL or a SQL text: impossible names are refused here.
+# Names are checked here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 _KEY = re.compile(r"\w{1,128}", re.UNICODE)  # columns may begin with a digit
 
@@ -54,12 +54,12 @@ class Compression(str, Enum):
     NONE = "none"
     ZSTD = "zstd"
     LZ4 = "lz4"
-    UNCOMPRESSED = "none"  # in the spelling of pyodps
+    UNCOMPRESSED = "none"  # the name in pyodps
     LZ4_FRAME = "lz4"
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Accept ``None``, a member, a name in any case, also members and names of pyodps."""
+        """Convert ``None``, a member, or a name, ignoring case; also those of pyodps."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -81,7 +81,7 @@ _COMPRESSIONS = {
 
 
 class TextMode(str, Enum):
-    """What a read does with text that is not UTF-8."""
+    """How a read handles text that is not UTF-8."""
 
     STRICT = "strict"
     REPLACE = "replace"
@@ -89,7 +89,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Accept a member, its value in any case, or ``None`` (strict)."""
+        """Convert a member, its value (ignoring case), or ``None`` (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -109,12 +109,12 @@ class TextOptions:
 
     @classmethod
     def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
-        """Check arguments of a user; ``text`` is as for `TextMode.of`."""
+        """Make the options from a user's arguments; for ``text`` see `TextMode.of`."""
         if not isinstance(char_padding, bool):
             raise ArgumentError(
                 f"char_padding is {char_padding!r}, not a boolean",
                 argument="char_padding",
-                hint="pass True to keep the blanks at the end of CHAR, or leave it out",
+                hint="pass True to keep trailing blanks of CHAR, or omit it",
             )
         return cls(TextMode.of(text), char_padding)
 
@@ -151,7 +151,7 @@ class WriteMode(str, Enum):
 
 
 class TimeUnit(str, Enum):
-    """Unit of Arrow timestamps, in the spelling of the wire."""
+    """Unit of Arrow timestamps, as written on the wire."""
 
     SECOND = "second"
     MILLI = "milli"
@@ -160,13 +160,13 @@ class TimeUnit(str, Enum):
 
 
 def is_name(text: str) -> bool:
-    """Return whether this may be the name of a project, a schema or a table."""
+    """Return whether the text is a valid name of a project, a schema or a table."""
     return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableName:
-    """A table by project, schema (``None``: the default one) and name."""
+    """A table by project, schema (``None`` means the default schema) and name."""
 
     project: str
     table: str
@@ -178,14 +178,14 @@ class TableName:
             if value is not None and not _NAME.fullmatch(value):
                 raise ArgumentError(
                     f"{value!r} is not a valid {part} name",
-                    hint="names have letters, digits and underscores, start with a letter or "
-                    "underscore, and are at most 128 characters long",
+                    hint="use letters, digits and underscores, start with a letter or "
+                    "underscore, and use at most 128 characters",
                 )
 
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
-        """Parse ``table``, ``project.table`` or ``project.schema.table``, also in back-quotes."""
-        parts = text.split(".") if isinstance(text, str) else []  # may come from a DataFrame
+        """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
+        parts = text.split(".") if isinstance(text, str) else []  # a DataFrame may have any value
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -206,19 +206,19 @@ class TableName:
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
-    Values that no request can name unambiguously (see `check_partition_value`) may be listed;
-    `of` and `checked` refuse them.
+    Lists of partitions may contain values that no request can express unambiguously (see
+    `check_partition_value`); `of` and `checked` raise for them.
     """
 
     items: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
-        """Accept text, a mapping, a spec, or ``None`` (empty).
+        """Make a spec from text, a mapping, a spec, or ``None`` (empty).
 
-        The values of a mapping are exact: text, a whole number or a date. In text, levels are
-        joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around a
-        value keep it exactly: ``ds = 2024-01-01, hour = '3'``.
+        Values of a mapping are text, integers or dates, and are used exactly. In text, ``,`` or
+        ``/`` separates levels, blanks around keys and values are ignored, and a quoted value is
+        used exactly: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -229,19 +229,19 @@ class PartitionSpec:
             raise ArgumentError(
                 f"a {type(value).__name__} is not a partition",
                 code=_INVALID,
-                hint="write text such as ds=2024-01-01, or a dict of keys and values",
+                hint="pass text such as ds=2024-01-01, or a dict of keys and values",
             )
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec; raise unless a request can name it unambiguously."""
+        """Return this spec; raise unless a request can express it unambiguously."""
         for key, value in self.items:
             _checked(key, value, f"{key}={value}")
         return self
 
     @property
     def has_name(self) -> bool:
-        """Whether a request can name it unambiguously."""
+        """Whether a request can express the spec unambiguously."""
         return not any(_doubt(value) for _, value in self.items)
 
     def __str__(self) -> str:
@@ -263,28 +263,28 @@ class PartitionSpec:
 
 
 _INVALID = "InvalidPartitionSpec"
-# The text between the separators of levels; a quoted value may contain separators.
+# One level; a quoted value may contain separators.
 _LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
-# Known parsers of ``key=value,key=value`` split at these, or drop them anywhere.
+# Known parsers of ``key=value,key=value`` split at these characters, or drop them.
 _SIGNS = ",/='\"\\"
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def check_partition_value(key: str, value: str) -> None:
-    """Refuse a value of a partition key that a request cannot name unambiguously.
+    """Raise for a partition value that a request cannot express unambiguously.
 
-    Requests name partitions as ``key=value,key=value`` without quotes. Parsers of that text strip
-    blanks and quotes and split at ``,``, ``/`` and ``=``: they would read or replace another
-    partition.
+    Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
+    strip blanks and quotes and split at ``,``, ``/`` and ``=``, so another partition could be read
+    or replaced.
     """
     problem = _doubt(value)
     if problem:
         raise ArgumentError(
             f"the value {shorten(value, 80)!r} of the partition key {key!r} {problem}: "
-            "no request can name it unambiguously",
+            "no request can express it unambiguously",
             code=_INVALID,
-            hint="write rows under another value; rows that have it are found by reading the "
-            "table without naming the partition",
+            hint="write rows with another value; to find existing rows, read the table without "
+            "a partition",
         )
 
 
@@ -293,27 +293,27 @@ def _doubt(value: str) -> str:
         return "is empty"
     sign = next((one for one in value if one in _SIGNS), None)
     if sign is not None:
-        return f"holds {sign!r}"
+        return f"contains {sign!r}"
     if _NO_TEXT.search(value):
-        return "holds a control character or another one that is no text"
+        return "contains a control character or another non-text character"
     if any(one.isspace() or unicodedata.category(one) == "Cf" for one in (value[0], value[-1])):
         return "begins or ends with a blank or an invisible character"
     return ""
 
 
 def _value_text(key: str, value: object) -> str:
-    """Return the text of a mapping's value; refuse types without one exact text form."""
+    """Return the text of a mapping's value; raise for types without an exact text form."""
     if isinstance(value, str):
-        return str.__str__(value)  # also of a subclass with another str()
+        return str.__str__(value)  # a subclass may override str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
-        with contextlib.suppress(TypeError):  # an array, or a bool of NumPy
+        with contextlib.suppress(TypeError):  # an array, or a NumPy bool
             return str(operator.index(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
     raise ArgumentError(
         f"the partition key {key!r} has a value of type {type(value).__name__}: {value!r:.80}",
         code=_INVALID,
-        hint="give text, a whole number or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
+        hint="pass text, an integer or a date, e.g. {'ds': '2024-01-01', 'hour': 3}",
     )
 
 
@@ -341,7 +341,7 @@ def _checked(key: str, value: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexSplit:
-    """A split made by the server: read by its index, counted from 0."""
+    """A split defined by the server and read by its index, counted from 0."""
 
     index: int
 
@@ -371,20 +371,20 @@ class BlobReference:
 
     @classmethod
     def from_text(cls, token: str | bytes) -> BlobReference:
-        """Make a reference from base64 text, as in JSON and in BLOB columns of a read."""
+        """Make a reference from base64 text, as found in JSON and in BLOB columns of a read."""
         text = token.decode("ascii", "replace") if isinstance(token, bytes) else token
         try:
             base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise ArgumentError(
                 f"{shorten(text, 40)!r} is not a blob reference",
-                hint="pass a value of a BLOB column as it was read; it is padded base64 text",
+                hint="pass a value of a BLOB column unchanged; it is padded base64 text",
             ) from None
         return cls(text)
 
     @classmethod
     def from_raw(cls, raw: bytes) -> BlobReference:
-        """Make a reference from decoded bytes, as in a BLOB column of a write."""
+        """Make a reference from decoded bytes, as written to a BLOB column."""
         return cls(base64.b64encode(raw).decode("ascii"))
 
     @property
@@ -398,7 +398,7 @@ class BlobReference:
 
 
 def count_of(count: int, noun: str) -> str:
-    """Return ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
+    """Format a count with its noun: ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
     if count == 1:
         return f"1 {noun}"
     is_y = noun.endswith("y") and noun[-2] not in "aeiou"
@@ -407,7 +407,7 @@ def count_of(count: int, noun: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return ``text``, cut to ``limit`` characters with an ellipsis as the last."""
+    """Truncate ``text`` to ``limit`` characters, the last of which is an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -1,7 +1,7 @@
-"""What each MaxCompute type is elsewhere: in Arrow, Spark and DuckDB, and in conditions.
+"""Equivalents of each MaxCompute type in Arrow, Spark, DuckDB and conditions.
 
-One row for each `TypeCode`, read by the packages that know those libraries. What depends on the
-parts, digits or unit of a type is decided there, and is empty here.
+One row for each `TypeCode`, used by the packages for those libraries. An entry is empty if it
+depends on the parts, digits or unit of the type; those packages then determine it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from odps_nb.schema import TypeCode
 
 
 class TypeFacts(NamedTuple):
-    """Facts about one type; an empty text or 0 says that there is none for all of its values.
+    """Equivalents of one type; an empty text or 0 means there is none for all its values.
 
     Attributes
     ----------
     arrow
-        Name of the Arrow type in reads and writes, as of `pyarrow.type_for_alias`.
+        Name of the Arrow type in reads and writes, for `pyarrow.type_for_alias`.
     width
-        Bytes of a value in Arrow; 0 where values have different lengths.
+        Bytes per value in Arrow; 0 if the length varies.
     kind
-        Name of the `odps_nb.filters.tree.ValueKind` that values are compared as.
+        Name of the `odps_nb.filters.tree.ValueKind` for comparisons.
     spark
         Name of the class in `pyspark.sql.types`.
     duck
-        Name of the type in the SQL of DuckDB.
+        Name of the type in DuckDB SQL.
     partitions
         Whether a partition column may have this type.
     """

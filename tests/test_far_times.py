@@ -103,13 +103,13 @@ def test_a_column_with_both_is_refused_when_it_is_written(table):
     with pytest.raises(ConversionError) as caught:
         table.write(mixed)
     assert caught.value.column == "t"
-    assert "it has digits below a microsecond" in str(caught.value)
+    assert "it is more precise than a microsecond" in str(caught.value)
     assert table.read().to_arrow().num_rows == 0
 
 
 def test_nanoseconds_beside_far_years_are_refused_inside_of_other_types(odps, new_name):
     table = odps.create_table(new_name("inner"), "a array<timestamp>")
-    with pytest.raises(ConversionError, match="it has digits below a microsecond"):
+    with pytest.raises(ConversionError, match="it is more precise than a microsecond"):
         table.write(pd.DataFrame({"a": [[pd.Timestamp(1)], [FAR[2]]]}))
 
 

@@ -237,7 +237,7 @@ def test_what_is_accepted_is_read_as_itself_by_every_reader(value: str) -> None:
     "text", ["ds=' b'", "ds='b '", "ds='a,b'", 'ds="a/b"', "ds=\xa0b", "ds='b"]
 )
 def test_quotes_in_text_hold_a_value_exactly(text: str) -> None:
-    with pytest.raises(ArgumentError, match="no request can name it") as caught:
+    with pytest.raises(ArgumentError, match="no request can express it") as caught:
         PartitionSpec.of(text)
     assert caught.value.code == "InvalidPartitionSpec"
 

@@ -1,6 +1,6 @@
-"""Appends and strips the blanks at the end of CHAR(n) values in Arrow arrays, nested ones too.
+"""Adds and removes trailing blanks of CHAR(n) values in Arrow arrays, including nested ones.
 
-Text is plain here: `odps_nb.arrow.plain` converts dictionaries and views before. The service sends
+Dictionaries and string views must be converted first (`odps_nb.arrow.plain`). The service sends
 CHAR(n) padded with blanks to n characters (``docs/types-and-times.md``).
 """
 
@@ -25,13 +25,13 @@ from odps_nb.schema import (
 )
 
 CharColumns = Sequence[tuple[int, OdpsType]]
-"""Places of the columns of a batch that are or contain CHAR, with their types."""
+"""Positions and types of the columns of a batch that are or contain CHAR."""
 
 _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
-    """Return which columns of a batch are or contain CHAR."""
+    """Find the columns of a batch that are or contain CHAR."""
     if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
         return ()
     found = enumerate(columns_of(names, columns))
@@ -39,15 +39,15 @@ def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns
 
 
 def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
-    """Return a batch without blanks (U+0020) at the end of CHAR values.
+    """Return a batch without trailing blanks (U+0020) in CHAR values.
 
-    Columns beyond the end of the batch are ignored.
+    Positions beyond the last column of the batch are ignored.
     """
     return _changed(batch, chars, _strip)
 
 
 def padded(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
-    """Return a batch whose CHAR(n) values have n characters, with blanks at the end."""
+    """Return a batch whose CHAR(n) values are padded with blanks to n characters."""
     return _changed(batch, chars, _pad)
 
 
@@ -60,7 +60,7 @@ def _changed(batch: pa.RecordBatch, chars: CharColumns, leaf: _Leaf) -> pa.Recor
 
 
 def _each(array: pa.Array, odps: OdpsType, leaf: _Leaf) -> pa.Array:
-    """Return an array of the same type whose CHAR values are changed by a function."""
+    """Apply ``leaf`` to the CHAR values of an array; the type stays the same."""
     kind = array.type
     if not has_any(odps, (TypeCode.CHAR,)):
         return array
@@ -94,7 +94,7 @@ def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
 
 
 def _strip(array: pa.Array, _odps: LengthType) -> pa.Array:
-    # by bytes: of UTF-8, a blank is no part of another character, and a null may hide other bytes
+    # Trim bytes, not text: bytes in null slots may be invalid UTF-8
     has_blanks = pc.any(pc.ends_with(array, " ")).as_py()
     return pc.ascii_rtrim(array, " ") if has_blanks else array
 

@@ -1,8 +1,8 @@
-"""Computes the values of partition columns that are made of another column.
+"""Computes the values of generated partition columns.
 
 The rules are those of the Java and the Go SDK (``TruncTime``) and of the manual, page *Auto
 partition table based on data writing time*: instants are truncated in UTC, whatever the time zone
-of the project; a null becomes ``__NULL__``, and a time before 1960 the last unit of 1959.
+of the project; a null becomes ``__NULL__``, and a time before 1960 becomes the last unit of 1959.
 """
 
 from __future__ import annotations

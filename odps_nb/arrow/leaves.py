@@ -1,4 +1,4 @@
-"""Replaces the leaves of nested Arrow types and arrays: what ARRAY, MAP and STRUCT are made of.
+"""Replaces the leaves of nested Arrow types and arrays: the scalar types inside ARRAY, MAP, STRUCT.
 
 Lists, maps and structs keep their nulls, offsets, names and metadata.
 """
@@ -17,9 +17,9 @@ Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | None]:
-    """Return the column of each name; ``None``: it has none.
+    """Return the column for each name, or ``None`` if there is no such column.
 
-    Where all names agree, columns are taken in order: a query may name two of them alike.
+    If all names match in order, columns are matched by position: a query may repeat a name.
     """
     names = [name.casefold() for name in came]
     if names == [column.name.casefold() for column in columns]:
@@ -29,11 +29,11 @@ def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | 
 
 
 def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) -> pa.DataType:
-    """Return an Arrow type with other leaves.
+    """Return an Arrow type with its leaves replaced.
 
-    ``odps``: the MaxCompute type of the values; ``None``: unknown. ``leaf``: takes the Arrow type
-    of a leaf and its MaxCompute type, and returns the new Arrow type. A type that is nested only in
-    Arrow, such as ``struct<sec, nano>`` of a TIMESTAMP, and a dictionary are leaves.
+    ``odps``: the MaxCompute type of the values; ``None``: unknown. ``leaf``: maps the Arrow type
+    and the MaxCompute type of a leaf to the new Arrow type. Dictionaries are leaves, and so are
+    types that are nested only in Arrow, such as ``struct<sec, nano>`` for a TIMESTAMP.
     """
 
     def inner(field: pa.Field, known: OdpsType | None) -> pa.Field:
@@ -59,12 +59,12 @@ def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) ->
 
 
 def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:
-    """Return an array as another type of the same structure."""
+    """Convert an array to another type of the same structure, with ``leaf`` for the leaves."""
     came = array.type
     if came.equals(kind):
         return array
     if pt.is_struct(came) and pt.is_struct(kind):
-        members = [  # of a null struct they are null, whatever lies there
+        members = [  # null where the struct is null, whatever the child array contains
             with_leaves(member, field.type, leaf)
             for member, field in zip(array.flatten(), kind, strict=True)
         ]
@@ -85,7 +85,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
-    """Return a list or map of another type with other values; offsets and nulls stay."""
+    """Return a list or map array with another type and child; keep offsets and nulls."""
     own = array.buffers()[: 1 if pt.is_fixed_size_list(kind) else 2]
     return pa.Array.from_buffers(
         kind, len(array), own, array.null_count, array.offset, children=[child]

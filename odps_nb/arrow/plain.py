@@ -1,10 +1,10 @@
-"""Converts the forms that columns of a read may arrive in to the types that users get.
+"""Converts the Arrow encodings that a read may receive to the types that users get.
 
-A stream decides the form of its columns (``docs/protocol.md`` section 5.2). Times may name a time
-zone, which changes no value: their numbers are UTC, or a wall clock of TIMESTAMP_NTZ. Text may come
-as dictionaries or views, times as ``struct<sec, nano>``, the bare DECIMAL as the 32 bytes of
-MaxCompute's own layout, any column as runs or, without a value, as Arrow nulls. A stream with none
-of these forms is not touched.
+The service chooses the encoding of each column (``docs/protocol.md`` section 5.2). Times may have a
+time zone, which does not change their numbers: UTC, or local time for TIMESTAMP_NTZ. Text may be
+dictionary-encoded or string views, times ``struct<sec, nano>``, DECIMAL without a size the 32 bytes
+of MaxCompute's own layout; any column may be run-end encoded, or Arrow nulls if it has no value.
+Batches with none of these encodings are returned unchanged.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", Time
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DECIMAL_BYTES = 32
 _FOR_FAR_TIMES = (
-    "read the table with timestamp_unit='us'; take the result of a query as a whole, "
-    "by to_arrow() or to_pandas()"
+    "read the table with timestamp_unit='us'; for the result of a query, use to_arrow() or "
+    "to_pandas()"
 )
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
-"""Types of columns without a value; those of times depend on the read."""
+"""Arrow types for columns that arrive as nulls; those of times depend on the read."""
 _NULL_BYTES = 16
-"""Bytes that a null of any type may take."""
+"""Maximum bytes per row that a null of any type may need."""
 
 
 class FarTimeError(ConversionError):
-    """A time does not fit nanoseconds; microseconds may hold it."""
+    """A time is out of range for nanoseconds, but may fit microseconds."""
 
 
 class PlainColumns:
-    """Gives the columns of one stream their plain types.
+    """Converts the columns of one stream to plain types.
 
-    ``came``: the columns as the stream announces them. ``columns``: the columns of the read;
-    ``None``: unknown, then structs stay as they are. ``unit``: the unit of TIMESTAMPs that come as
-    ``struct<sec, nano>``. ``max_bytes``: bytes that dictionaries, runs, views and nulls of a batch
-    may become.
+    ``came``: the schema of the stream. ``columns``: the columns of the read; ``None`` if unknown,
+    then structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as ``struct<sec, nano>``.
+    ``max_bytes``: maximum bytes to which dictionaries, runs, views and nulls of a batch may
+    expand.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class PlainColumns:
         self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a validated batch of the stream in plain types."""
+        """Return a batch of the stream, already validated, in plain types."""
         if not self._changed:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
         for n in self._changed:
-            # not that of the schema: text that is not UTF-8 comes as binary
+            # not the type of the schema: text that is not UTF-8 is binary here
             kind = self._plain_type(arrays[n].type, self._odps[n])
             convert = partial(_converted, name=fields[n].name, budget=budget)
             arrays[n] = with_leaves(arrays[n], kind, convert)
@@ -138,7 +138,7 @@ def _is_seconds_and_nanos(came: pa.DataType) -> bool:
 
 
 class _Budget:
-    """Bytes that dictionaries, runs, views and nulls of one batch may still become."""
+    """Counts the bytes to which dictionaries, runs, views and nulls of one batch expand."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._spent = limit, 0
@@ -147,11 +147,11 @@ class _Budget:
         self._spent += size
         if self._spent > self._limit:
             raise OversizeError(
-                f"values of an Arrow batch that are sent once stand for {self._spent} bytes, "
+                f"the compact encodings of an Arrow batch expand to {self._spent} bytes, "
                 f"more than {self._limit}",
                 limit=self._limit,
                 actual=self._spent,
-                hint="read in smaller batches; or the stream is damaged",
+                hint="read in smaller batches, unless the stream is damaged",
             )
 
 
@@ -173,7 +173,7 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    return array.view(kind)  # a time without its zone
+    return array.view(kind)  # a time, without its zone
 
 
 def _expanded(
@@ -199,12 +199,12 @@ def _viewed_bytes(array: pa.Array) -> int:
 
 
 def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
-    """Return seconds and nanoseconds as a count of units, rounded down as finer digits go."""
+    """Convert seconds and nanoseconds to a count of units, rounded down."""
     per_second = _PER_SECOND[kind.unit]
     step = _PER_SECOND["ns"] // per_second
     try:
         second, nano = (part.cast(pa.int64()) for part in array.flatten())
-        # from the second above: int64 holds nanoseconds of its first second, but not the second
+        # via the next second: int64 has nanoseconds of its lowest second, but not that whole second
         before = pc.less(second, 0).cast(pa.int64())
         ahead = pc.subtract_checked(nano, pc.multiply(before, _PER_SECOND["ns"]))
         quotient = pc.divide(ahead, step)
@@ -215,27 +215,27 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         fine = kind.unit == "ns"
         raise (FarTimeError if fine else ConversionError)(
-            f"a time of column {name!r} is outside of the years that {kind} holds",
+            f"a time of column {name!r} is outside of the range of {kind}",
             column=name,
             source_type=str(array.type),
             target_type=str(kind),
-            hint=_FOR_FAR_TIMES if fine else "cast the column to STRING by SQL",
+            hint=_FOR_FAR_TIMES if fine else "cast the column to STRING in SQL",
         ) from None
 
 
 _LAYOUT = struct.Struct("<bbbb6i4x")
-_DIGITS = Context(prec=54)  # of six groups of nine
+_DIGITS = Context(prec=54)  # six groups of nine digits
 
 
 def _decimal(raw: bytes | None, name: str) -> Decimal | None:
-    """Return the value of MaxCompute's own layout of a DECIMAL.
+    """Decode MaxCompute's own 32-byte layout of a DECIMAL.
 
     ::
 
-        i8 is null · i8 is negative · i8 groups before the point (0 to 4) · i8 behind it (0 to 2)
+        i8 is null · i8 is negative · i8 groups before the point (0 to 4) · i8 after it (0 to 2)
         6 × i32 LE groups of nine decimal digits · 4 bytes padding
 
-    The last group behind the point comes first. Source: ``ArrowDecimalExtensionAccessor`` of the
+    The last group after the point comes first. Source: ``ArrowDecimalExtensionAccessor`` of the
     Java SDK.
     """
     if raw is None:
@@ -247,10 +247,10 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
     number = sum(group * 10 ** (9 * n) for n, group in enumerate(shown))
     if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * behind):
         raise ConversionError(
-            f"a value of the DECIMAL column {name!r} has no place in {_BARE_DECIMAL}",
+            f"a value of the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
             column=name,
             source_type=f"fixed_size_binary[{_DECIMAL_BYTES}]",
             target_type=str(_BARE_DECIMAL),
-            hint="leave the column out with columns=[…], or cast it by SQL",
+            hint="exclude the column with columns=[…], or cast it in SQL",
         )
     return Decimal(-number if negative > 0 else number).scaleb(-9 * behind, _DIGITS)

@@ -1,7 +1,7 @@
-"""Finds, replaces or shows as bytes what is not UTF-8 in text of Arrow batches.
+"""Handles text of Arrow batches that is not UTF-8: raises, replaces, or returns bytes.
 
-A STRING of MaxCompute holds any bytes, an Arrow string only UTF-8. `odps_nb.arrow.validation`
-returns a column that has other bytes as Arrow binary; `fit_text` gives it its final type.
+A MaxCompute STRING may contain any bytes, an Arrow string only UTF-8. `odps_nb.arrow.validation`
+returns a column with other bytes as Arrow binary; `fit_text` converts it to its final type.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BYTES = {
 }
 _TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
 _SHOWN = 16
-"""Bytes of a value that an error shows."""
+"""Maximum bytes of a value to show in an error."""
 
 
 # -- types ------------------------------------------------------------------------------------
 
 
 def as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return an Arrow type with binary in place of strings, nested ones too."""
+    """Return an Arrow type with binary in place of strings, including nested ones."""
     return with_leaf_types(kind, None, _leaf_as_bytes)
 
 
@@ -43,9 +43,10 @@ def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
 
 
 def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
-    """Return the Arrow type with text where a type of MaxCompute has text, binary where BINARY.
+    """Return the Arrow type with strings for MaxCompute text types and binary for BINARY.
 
-    Both may arrive as strings or as binary; anything else keeps its type, such as references.
+    The service may send both as strings or as binary. Other types, such as references, are
+    unchanged.
     """
     return with_leaf_types(came, shown, _leaf_as_text)
 
@@ -61,7 +62,7 @@ def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
 def text_types(
     came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
-    """Return the types that the columns of a stream get."""
+    """Return the final Arrow types of the columns of a stream."""
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
     return tuple(
@@ -81,13 +82,13 @@ def fit_text(
     *,
     unprotected: bool = False,
 ) -> pa.RecordBatch:
-    """Return a validated batch with the types wanted for its text.
+    """Return a validated batch with its text in the given types.
 
-    Bytes that no row shows (below a null, or outside of all lists) never raise.
+    Bytes outside of any row (in a null slot, or outside of all lists) never raise.
 
-    ``types``: of each column, as `text_types` gives them. ``place``: names a row of the batch for
-    an error, in words and as a number. ``unprotected``: whether the bytes may have been changed on
-    the way without a trace.
+    ``types``: type of each column, from `text_types`. ``place``: returns text and number of a row
+    of the batch for errors. ``unprotected``: whether the bytes may have been changed in transit
+    undetected.
     """
     arrays = batch.columns
     changed = [n for n, kind in enumerate(types) if not arrays[n].type.equals(kind)]
@@ -108,10 +109,10 @@ def fit_text(
 
 
 def with_replacement(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array as another type that differs in text and bytes only.
+    """Convert an array to a type that differs only in text and bytes.
 
-    Where bytes become text, U+FFFD stands for each invalid sequence, as of ``errors="replace"``
-    of Python.
+    In bytes converted to text, each invalid sequence becomes U+FFFD, as with Python's
+    ``errors="replace"``.
     """
     if as_bytes(array.type).equals(kind):
         return array.view(kind)
@@ -130,7 +131,7 @@ def _replaced(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-# -- which value it is ------------------------------------------------------------------------
+# -- the invalid value ------------------------------------------------------------------------
 
 
 class _Bad(NamedTuple):
@@ -141,7 +142,7 @@ class _Bad(NamedTuple):
 
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
-    """Return the first value that shall be text and is not UTF-8; what no row shows is none."""
+    """Return the first value to be text that is not UTF-8, ignoring bytes outside of rows."""
     if _TEXT.get(array.type) == kind and is_utf8(array.view(kind)):
         return None
     for row, value in enumerate(array):
@@ -166,7 +167,7 @@ def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | 
 def _parts(
     value: pa.Scalar, kind: pa.DataType, path: str
 ) -> Iterator[tuple[pa.Scalar, pa.DataType, str]]:
-    """Yield the values inside of one that is nested, with their types and paths."""
+    """Yield the values inside a nested value, with their types and paths."""
     if pt.is_struct(kind):
         for number, field in enumerate(kind):
             yield value[number], field.type, f"{path}.{field.name}"
@@ -193,14 +194,14 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
     )
     if unprotected:
         error.add_note(
-            "a STRING holds any bytes; or a byte was changed on the way, since rows over plain "
-            "http have no checksum: then a second read succeeds"
+            "a STRING may contain any bytes; or a byte was changed in transit, since rows over "
+            "plain http have no checksum: then a second read succeeds"
         )
     return error
 
 
 def _hex(bad: _Bad) -> str:
-    """Return the bytes around the first that is not UTF-8, ``K\\xf6ln`` as ``4b f6 6c 6e``."""
+    """Return the bytes around the first invalid one as hex: ``4b f6 6c 6e`` for ``K\\xf6ln``."""
     begin = max(0, min(bad.at - _SHOWN // 2, len(bad.value) - _SHOWN))
     end = begin + _SHOWN
     shown = f"{'… ' * (begin > 0)}{bad.value[begin:end].hex(' ')}{' …' * (end < len(bad.value))}"
@@ -209,23 +210,22 @@ def _hex(bad: _Bad) -> str:
 
 # -- UTF-8 ------------------------------------------------------------------------------------
 
-_ASCII = 128  # bytes below are characters of their own
-_MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # of a byte that is not the first of its character
+_ASCII = 128  # bytes below are single-byte characters
+_MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # of a continuation byte
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Whether all text in an array is UTF-8, nested text too; its structure has been validated.
+    """Whether all text in an array, nested or not, is UTF-8; its structure must be valid.
 
-    A column whose bytes are UTF-8 from the first to the last, and which is cut where characters
-    begin, has only such texts: that takes a third of the time of a look at each, and a tenth where
-    all is ASCII.
+    First checks the bytes of a whole column, and that each text begins at a character boundary.
+    That takes a third of the time of checking each text, and a tenth if all bytes are ASCII.
     """
     kind = array.type
     if kind in _BYTES:
         if not pt.is_string_view(kind) and _is_utf8_throughout(array):
             return True
         try:
-            array.validate(full=True)  # value by value: a null may hide anything
+            array.validate(full=True)  # check each value: null slots may contain any bytes
         except pa.ArrowInvalid:
             return False
         return True
@@ -241,9 +241,9 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def _is_utf8_throughout(column: pa.Array) -> bool:
-    """Whether the bytes of a column are UTF-8 and its texts begin with characters.
+    """Whether all bytes of a column are UTF-8 and its texts begin at character boundaries.
 
-    ``False`` may also mean that it is not known.
+    ``False`` may also mean unknown.
     """
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None or data is None or not data.size:
@@ -253,7 +253,7 @@ def _is_utf8_throughout(column: pa.Array) -> bool:
     octets = np.frombuffer(data, np.uint8)
     if ends[0] == ends[-1] or octets[ends[0] : ends[-1]].max() < _ASCII:
         return True
-    # an empty text at the end of the buffer begins behind it
+    # an empty text at the end begins one byte after the buffer
     first = octets.take(ends[:-1], mode="clip")
     if ((first & _MARK) == _CONTINUES).any():
         return False

@@ -1,4 +1,4 @@
-"""The Arrow types of the MaxCompute types that have one, whatever the read."""
+"""Arrow types of the MaxCompute types that map to the same Arrow type in every read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Those of times and DECIMAL depend on the unit and the digits, that of BLOB on the direction.
+#: Without times and DECIMAL, which depend on unit and digits, and BLOB, which differs in writes.
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }
-#: The extended form of times and intervals.
+#: The struct form of times and intervals.
 SECONDS_AND_NANOS: Final = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])

@@ -1,12 +1,12 @@
-"""Validates a batch from the network before its values are used (knows pyarrow and the wire).
+"""Validates a batch from the network before its values are used.
 
-Arrow's own full validation checks offsets, text, indices and decimals, but not the offset of a list
-without values; flattening such a list, as pandas and a concatenation do, crashes the process. Nor
-does it refuse structs with two members of one name, which no type of MaxCompute has and no
-Python value can hold.
+Arrow's full validation checks offsets, text, indices and decimals, but not the offset of a list
+array without values; flattening it, as pandas and concatenation do, crashes the process. Nor does
+it reject structs with duplicate member names, which no MaxCompute type has and no Python value can
+represent.
 
-Text that is not UTF-8 is no damage: a STRING of MaxCompute holds any bytes. Its column is returned
-as Arrow binary, since an Arrow string with such bytes is not safe to use.
+Text that is not UTF-8 is valid: a MaxCompute STRING may contain any bytes. Its column is returned
+as Arrow binary, because an Arrow string with such bytes is not safe to use.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from odps_nb.arrow.text import as_bytes, is_utf8
 
 
 def validate(batch: pa.RecordBatch) -> None:
-    """Raise unless every value of a batch lies inside of its buffers and every text is UTF-8."""
+    """Raise unless all values of a batch are within its buffers and all text is UTF-8."""
     found = Validator(batch.schema).validate(batch)
     if found is not batch:
-        batch.validate(full=True)  # which says what is not UTF-8
+        batch.validate(full=True)  # raises with the invalid value
 
 
 class Validator:
-    """Validates the batches of one stream: what follows from their schema is found out once."""
+    """Validates the batches of one stream; the schema is analysed only once."""
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types
@@ -34,19 +34,19 @@ class Validator:
         self._nested = [place for place, kind in enumerate(types) if not _is_flat(kind)]
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raise unless every value of a batch of the schema lies inside of its buffers.
+        """Raise unless all values of a batch of the schema are within its buffers.
 
         Returns
         -------
         pyarrow.RecordBatch
-            The same batch; a column with text that is not UTF-8 as binary.
+            The same batch; columns with text that is not UTF-8 become binary.
         """
-        batch.validate()  # of lengths and the ends of buffers, which is quick
+        batch.validate()  # fast check of lengths and buffer sizes
         columns = batch.columns
         parts = columns.copy()
         for place, kind in self._bytes.items():
             parts[place] = columns[place].view(kind)
-        # one call for all: each lets another thread take the interpreter
+        # one call for all columns: each call releases the GIL
         pa.RecordBatch.from_arrays(parts, names=[""] * len(parts)).validate(full=True)
         for place in self._nested:
             _check_empty_lists(columns[place])
@@ -79,7 +79,7 @@ def _check_empty_lists(array: pa.Array) -> None:
         parts = [array.field(place) for place in range(kind.num_fields)]
     elif pt.is_map(kind):
         parts = [array.keys, array.items]
-    else:  # lists of all layouts, runs
+    else:  # all list layouts, and run-end encoding
         parts = [array.values]
     if not len(array) and (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind)):
         _check_first_offset(array, len(parts[0]))
@@ -91,7 +91,7 @@ def _check_names(kind: pa.StructType) -> None:
     names = [kind.field(place).name for place in range(kind.num_fields)]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise pa.ArrowInvalid(f"a struct has two members {twice!r}")
+        raise pa.ArrowInvalid(f"a struct has two members named {twice!r}")
 
 
 def _check_first_offset(array: pa.Array, values: int) -> None:

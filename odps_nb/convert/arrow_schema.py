@@ -1,7 +1,7 @@
 """Converts table schemas to Arrow schemas and back, and data to the schema of a table.
 
-Single types are in `odps_nb.convert.arrow_types`, the rules of values in `odps_nb.convert.fitting`.
-This module matches names and lists everything that does not fit in one error.
+`odps_nb.convert.arrow_types` converts single types, `odps_nb.convert.fitting` values. This module
+matches names, and reports everything that does not fit in one error.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def arrow_schema(
 ) -> pa.Schema:
     """Return the Arrow schema of a table (data columns, then partition columns).
 
-    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; with a ``timezone``,
-    instants are shown in it.
+    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; instants have the type of
+    the ``timezone``, if given.
     """
     fields = []
     for column in schema:
@@ -56,7 +56,7 @@ def arrow_schema(
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
     """Raise `ConversionError` if the Arrow type of a column is known only when rows arrive.
 
-    ``what`` needs the types before. The error names the columns that can be chosen.
+    ``what``: the feature that needs the types, for the error, which lists the other columns.
     """
     columns = tuple(columns)
     known = [column.name for column in columns if is_readable(column.type)]
@@ -64,18 +64,18 @@ def require_arrow_types(columns: Iterable[Column], what: str) -> None:
         if column.name not in known:
             text = format_type(column.type)
             raise ConversionError(
-                f"{what} needs Arrow types before rows arrive; "
-                f"that of column {column.name!r} ({text}) is not known",
+                f"{what} needs Arrow types before rows arrive, but the type of column "
+                f"{column.name!r} ({text}) is not known yet",
                 column=column.name,
                 source_type=text,
-                hint=f"choose the other columns: read(columns={known})"
+                hint=f"read only the other columns: read(columns={known})"
                 if known
-                else "read it with to_arrow(), which gives the column as it arrives",
+                else "read it with to_arrow(), which returns the column as sent",
             )
 
 
 def table_schema(schema: pa.Schema) -> TableSchema:
-    """Return the table schema whose columns hold what an Arrow schema describes."""
+    """Return the table schema for data with an Arrow schema."""
     columns = tuple(
         Column(name=field.name, type=column_type(field.type, field.name), nullable=field.nullable)
         for field in schema
@@ -85,7 +85,7 @@ def table_schema(schema: pa.Schema) -> TableSchema:
 
 
 def column_type(arrow: pa.DataType, name: str) -> OdpsType:
-    """Return the type of a column that holds what an Arrow type describes."""
+    """Return the column type for values of an Arrow type."""
     try:
         return odps_type(arrow)
     except ConversionError as error:
@@ -97,7 +97,7 @@ def column_type(arrow: pa.DataType, name: str) -> OdpsType:
 def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionError:
     """Make the error that lists columns, rows, values and wanted types.
 
-    ``whole`` says that the rows begin the data: nothing of it was sent before.
+    ``whole``: whether no earlier rows of the data were sent.
     """
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
@@ -119,7 +119,7 @@ def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionEr
 
 
 def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, ...]:
-    """Return the place of each column among names, in any case; ``None``: filled with nulls."""
+    """Return the position of each column in ``names``, ignoring case; ``None`` if absent."""
     refuse_twins(names)
     places = {name.casefold(): index for index, name in enumerate(names)}
     columns = list(target.names)
@@ -145,10 +145,10 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
 def match_columns(
     source: pa.Schema, target: TableSchema, conversions: Conversions = AS_THEY_ARE
 ) -> tuple[int | None, ...]:
-    """Return the field for each column, as `match_names`; types that can never fit are refused.
+    """Match fields to columns like `match_names`; raise for types that can never fit.
 
-    For data whose rows are made after this check, by Spark for instance. Elsewhere the values
-    decide: a column without any value fits, whatever its type.
+    For data whose rows do not exist yet, as in Spark. Otherwise the values decide: a column of
+    nulls fits, whatever its type.
     """
     matched = match_names(source.names, target)
     found: list[Misfit] = []
@@ -173,14 +173,14 @@ def match_columns(
 
 
 def refuse_twins(names: Sequence[str]) -> None:
-    """Raise `ConversionError` if a name occurs twice, in whatever case."""
+    """Raise `ConversionError` if a name occurs twice, ignoring case."""
     folded = [name.casefold() for name in names]
     twins = sorted({name for name in names if folded.count(name.casefold()) > 1})
     if twins:
         raise ConversionError(
             f"column names occur more than once: {', '.join(twins)}",
             column=twins[0],
-            hint="rename or drop the repeated columns; names that differ only in case count as one",
+            hint="rename or drop the repeated columns; names that differ only in case are the same",
         )
 
 
@@ -197,7 +197,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Gives the values of a place, fitted to a column; raises `ValueMisfit`."""
+"""Returns the values at a position, fitted to a column; raises `ValueMisfit`."""
 
 
 def fit_batch(
@@ -208,7 +208,7 @@ def fit_batch(
     first_row: int = 0,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.RecordBatch:
-    """Return the batch with exactly the columns and types that a write of the table sends."""
+    """Return the batch with the exact columns and types that a write sends."""
 
     def source(place: int, column: Column) -> list[pa.Array]:
         return [fit_array(batch.column(place), column.type, conversions=conversions)]
@@ -223,8 +223,8 @@ def fit_table(
 ) -> pa.Table:
     """Return the whole table fitted, or one error for everything that does not fit.
 
-    Columns that fit already are not copied. All columns are checked before the error is raised, so
-    that it lists the first problems of each.
+    Columns that already fit are not copied. The error is raised after all columns are checked, and
+    lists the first problems of each.
     """
 
     def source(place: int, column: Column) -> list[pa.Array]:
@@ -236,9 +236,9 @@ def fit_table(
 def fit_columns(
     source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
 ) -> pa.Table:
-    """Return columns with names, given by their places, as a table that fits; as `fit_table`.
+    """Return named columns, fetched by position, as a fitted table; raises like `fit_table`.
 
-    ``first_row`` is the number of the first row in the whole of the data, for the error.
+    ``first_row`` is the number of the first row in the whole data, for errors.
     """
     columns = _fit_columns(source, schema, match_names(names, schema), rows, first_row)
     if not rows:
@@ -250,7 +250,7 @@ def fit_columns(
 def fit_chunks(
     column: pa.ChunkedArray | pa.Array, target: OdpsType, conversions: Conversions
 ) -> list[pa.Array]:
-    """Return the values of a column fitted, in parts of one type."""
+    """Return the chunks of a column fitted to one type."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
     def parts(unit: str | None) -> list[pa.Array]:
@@ -268,7 +268,7 @@ def fit_chunks(
         return fitted
 
     fitted = parts(None)
-    # Some parts may need microseconds; then all are sent in these.
+    # If one chunk needs microseconds, all chunks are sent in microseconds.
     return fitted if len({part.type for part in fitted}) <= 1 else parts("us")
 
 
@@ -301,7 +301,7 @@ def _fit_columns(
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
-    """Return the schema of fitted columns: the table's, but with the units that the values need."""
+    """Return the schema of fitted columns: the table's, with the time units in use."""
     pairs = zip(schema, arrays, strict=True)
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
@@ -316,7 +316,7 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
                     target=f"{format_type(column.type)} not null",
                     position=first_row + part.is_null().index(True).as_py(),
                     value="null",
-                    cure="fill it, or drop the row",
+                    cure="fill the null, or drop the row",
                 )
             ]
         first_row += len(part)

@@ -1,7 +1,7 @@
-"""Converts a MaxCompute type to an Arrow type, and back (``docs/protocol.md`` section 5.1).
+"""Converts MaxCompute types to Arrow types and back (``docs/protocol.md`` section 5.1).
 
-Two forms exist: what a read returns to a user, and what a write sends. They differ in three types
-only:
+There are two forms: the types that a read returns, and the types that a write sends. They differ
+only in:
 
 ===================  ==========================  ================================
 type                 read                        write
@@ -9,11 +9,11 @@ type                 read                        write
 BLOB                 string: the reference text  binary: the raw reference (6.5)
 INTERVAL_DAY_TIME    duration[ns]                struct<sec: int64, nano: int32>
 VECTOR(element, n)   fixed-size list of n;       list, as pyodps writes it
-                     inside of others: list
+                     nested: list
 ===================  ==========================  ================================
 
-Values of VARIANT and of types that odps_nb does not know are given as they arrive. Their Arrow
-type is not known before, and none are written: here both are ``null``.
+Reads return values of VARIANT and of unknown types as sent. Their Arrow type is known only when
+rows arrive, and they cannot be written: here both are ``null``.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def arrow_type(
 ) -> pa.DataType:
     """Return the Arrow type of a MaxCompute type.
 
-    ``odps``: the type; a bare DECIMAL counts as DECIMAL(38, 18). ``timestamp_unit``,
-    ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as the read session was told. ``for_write``:
-    give the form that a write sends instead of the one that a read gives.
+    ``odps``: the type; DECIMAL without a size means DECIMAL(38, 18). ``timestamp_unit``,
+    ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as requested in the read session.
+    ``for_write``: return the form that a write sends, not the form that a read returns.
     """
 
     def of(inner: OdpsType) -> pa.DataType:
-        if isinstance(inner, VectorType):  # Arrow converts no lists below a null to a fixed size
+        if isinstance(inner, VectorType):  # Arrow cannot resize lists in null slots
             return pa.list_(_PLAIN[inner.element.code])
         return arrow_type(
             inner,
@@ -97,7 +97,7 @@ def _scalar(
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:
-    """Return precision and scale; those of the bare DECIMAL are filled in."""
+    """Return precision and scale; (38, 18) for DECIMAL without a size."""
     if odps.precision is None:
         return BARE_DECIMAL
     return odps.precision, odps.scale or 0
@@ -123,10 +123,10 @@ _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
 def odps_type(arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type that holds every value of an Arrow type.
 
-    Unsigned integers take the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
-    milliseconds become DATETIME, finer ones TIMESTAMP (write ``timestamp_ntz`` where a wall clock
-    is meant); a column of nulls only becomes STRING; dictionaries and extension types count as
-    their storage type.
+    Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
+    milliseconds become DATETIME, finer ones TIMESTAMP (create the table with ``timestamp_ntz`` for
+    local times). Nulls become STRING; dictionaries their value type, extension types their storage
+    type.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return _extension(arrow)
@@ -167,7 +167,7 @@ def _nested(arrow: pa.DataType) -> OdpsType:
 
 def _homeless(arrow: pa.DataType) -> ConversionError:
     return ConversionError(
-        f"no MaxCompute type holds Arrow {arrow}",
+        f"no MaxCompute type can store Arrow {arrow}",
         source_type=str(arrow),
         hint="cast the column first, e.g. times of day to text or to a number of seconds",
     )

@@ -1,8 +1,8 @@
-"""What a blob's bytes are, as Python holds it: a picture, an array, text, a table.
+"""Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
-The caller says what the bytes were recognised as; a media type that an uploader stated is never
-used. Everything is bounded before it is parsed, as far as the format tells; `blob_conversion` has
-it done in a process with bounded memory.
+The caller passes the media type detected from the bytes; the media type that an uploader set is
+never used. Sizes are checked before parsing as far as the format states them. `blob_conversion`
+runs the conversion in a process with limited memory.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
-_BLOCK = 16 << 20  # of CSV; no row may be longer
-_MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
+_BLOCK = 16 << 20  # bytes per CSV block; also the maximum length of a row
+_MAX_COLUMNS = 10_000  # in CSV; each takes some KiB, whatever its values
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a decoded picture of Pillow, the first one of several."""
+    """Return a decoded Pillow image; the first one if the file has several."""
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
-            # Pillow warns of odd files; what matters here either raises or is checked
+            # Pillow warns about odd files; real problems raise or are checked here
             warnings.simplefilter("ignore")
-            if PICTURES[mime] == "ICO":  # Pillow decodes it when it opens it
+            if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
             picture = open_picture(data, mime)
             _require_pixels(picture.size, max_pixels)
@@ -64,11 +64,11 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise LimitExceededError(
             f"the picture has too many pixels for Pillow: {error}",
             limit=max_pixels,
-            hint="raise PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
+            hint="increase PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
         ) from None
     except MemoryError:
         raise _no_memory(max_pixels) from None
-    except Exception as error:  # codecs raise whatever they like
+    except Exception as error:  # codecs may raise any exception
         unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
         what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
         raise _not_readable(mime, "picture", error, what) from error
@@ -79,39 +79,39 @@ def check_picture(mime: str) -> None:
     """Check that ``mime`` is a picture, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
-            "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
-            "pictures; for camera RAW: rawpy.imread(blob.open(seek=True))"
+            "use it for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM or "
+            "DDS; for camera RAW, use rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
-    """Return the pixels of a decoded picture as an array; colours of a palette as RGB or RGBA."""
-    if picture.mode == "P":  # its numbers mean nothing without the palette
+    """Return the pixels of a decoded picture as an array; convert a palette to RGB or RGBA."""
+    if picture.mode == "P":  # pixel values are indices into the palette
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
     return np.asarray(picture)
 
 
 def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
-    """Return the array of an ``.npy`` file; numpy reads it in Python, and nothing is unpickled."""
+    """Return the array of an ``.npy`` file; NumPy parses it in Python without unpickling."""
     if mime != _ARRAY:
-        hint = "pictures and .npy files are arrays; for .npz: numpy.load(blob.open(seek=True))"
+        hint = "use it for pictures and .npy files; for .npz, use numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
     try:
         return _npy(data)
     except OdpsNbError:
         raise
-    except Exception as error:  # a header is parsed as Python
+    except Exception as error:  # the header is parsed as Python, which may raise anything
         raise _not_readable(mime, "array", error) from error
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
-    """Return text, in the encoding that `odps_nb.parsing.encodings` finds where none is named."""
+    """Decode text; without ``encoding``, `odps_nb.parsing.encodings` detects it."""
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # where nothing is found: UTF-8 with control characters, or the place where it is none
+    # if none is detected, UTF-8: it may have control characters, or fails with the position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -134,12 +134,12 @@ def as_table(
     separator: str | None = None,
     ragged: bool = False,
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator."""
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of text with a separator."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
-        hint = "Parquet, Arrow, CSV and TSV files are tables, other texts with separator="
+        hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
         raise _other_kind(
-            mime, "table", hint + "; others: read blob.open(seek=True) with a library"
+            mime, "table", hint + "; for other formats, read blob.open(seek=True) with a library"
         )
     try:
         if is_text:
@@ -154,7 +154,7 @@ def as_table(
         raise _not_readable(mime, "table", error) from error
     except MemoryError:
         raise _no_memory(max_bytes) from None
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: of a type
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: unknown type
         raise _not_readable(mime, "table", error) from error
 
 
@@ -172,9 +172,9 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             "the array holds Python objects, which are never unpickled",
             source_type=str(dtype),
             target_type="array",
-            hint="write it again with a type of numbers or text",
+            hint="save it again with a numeric or text dtype",
         )
-    # numpy would allocate what the header says before it reads; elements of no bytes cost time
+    # NumPy would allocate the size in the header before reading; zero-size elements cost time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -203,10 +203,10 @@ def _parquet(data: bytes, max_bytes: int) -> pa.Table:
 
 def _ipc(data: bytes, max_bytes: int) -> pa.Table:
     stream = memoryview(data)
-    if data.startswith(b"ARROW1"):  # the magic, padded to 8 bytes; a stream; a footer, its size
+    if data.startswith(b"ARROW1"):  # padded magic, stream, footer, footer size, magic
         footer = int.from_bytes(stream[-10:-6], "little", signed=True)
         if footer < 0 or bytes(stream[-6:]) != b"ARROW1":
-            raise ValueError("the file has no end")
+            raise ValueError("the file is truncated")
         stream = stream[8 : len(data) - 10 - footer]
     check = EndMarkerCheck(max_decompressed=min(max_bytes, DEFAULT_MAX_DECOMPRESSED))
     check.feed(stream)
@@ -236,7 +236,7 @@ def _delimited(
 def _read_csv(text: str, separator: str) -> pa.Table:
     from pyarrow import csv as fast_csv
 
-    hive = separator == HIVE  # Hive names no columns, quotes nothing, and writes a null as \\N
+    hive = separator == HIVE  # Hive has no header and no quoting, and writes nulls as \\N
     return fast_csv.read_csv(
         pa.BufferReader(text.encode()),
         read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
@@ -250,7 +250,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the table without comments, and with ``ragged`` the same number of fields a line."""
+    """Return the text without comments; ``ragged`` gives each line the same number of fields."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -280,7 +280,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return where the first line ends for the parser of CSV: at ``\\n`` or ``\\r`` alone."""
+    """Return where the first line ends for the CSV parser, which also ends lines at ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
@@ -289,7 +289,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # without the dictionaries that batches share
+        for column in batch.columns:  # excluding dictionaries that batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)
@@ -306,7 +306,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
             f"the picture has {width} × {height} pixels, more than {limit / 1e6:.0f} million",
             limit=limit,
             actual=width * height,
-            hint="pass a larger max_pixels= if you trust it",
+            hint="pass a larger max_pixels= if you trust the picture",
         )
 
 
@@ -316,15 +316,15 @@ def _require_unpacked(size: int, limit: int) -> None:
             f"the blob unpacks to more than {format_bytes(limit)}",
             limit=limit,
             actual=max(size, 0),
-            hint="pass a larger max_bytes= if you trust it, or read a part: blob.open(seek=True)",
+            hint="pass a larger max_bytes= if you trust it, or read part of blob.open(seek=True)",
         )
 
 
 def _no_memory(limit: int) -> LimitExceededError:
     return LimitExceededError(
-        "the blob unpacks to more than there is memory for",
+        "there is not enough memory to unpack the blob",
         limit=limit,
-        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read a part:"
+        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read part of"
         " blob.open(seek=True)",
     )
 
@@ -334,7 +334,7 @@ def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
         f"the blob is no {wanted}: its bytes are {mime}",
         source_type=mime,
         target_type=wanted,
-        hint=f"{hint}; blob.bytes() has the bytes themselves",
+        hint=f"{hint}; blob.bytes() returns the raw bytes",
     )
 
 
@@ -344,9 +344,9 @@ def _not_readable(
     reason = reason or refusal_of(error).removeprefix("not decoded here: ")
     hint = "read blob.open(seek=True) with another library"
     if reason.startswith(DAMAGED):
-        hint = "upload the file again: all its checksums hold, so it was damaged before its upload"
+        hint = "upload the file again: its checksums match, so it was damaged before the upload"
     return ConversionError(
-        f"the blob begins as {mime} and cannot be read: {reason}",
+        f"the blob begins like {mime} but cannot be read: {reason}",
         source_type=mime,
         target_type=wanted,
         hint=hint,

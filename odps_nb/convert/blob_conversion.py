@@ -1,8 +1,8 @@
-"""Content of blobs converted in the parser process, and what it answers as Python holds it.
+"""Converts blob content in the parser process, and its results to Python objects.
 
-`blob_parser` converts there. A parser in native code that crashes on bytes of unknown origin, or
-takes all memory, ends that process and not the caller's. Its answers are checked before they are
-used: Arrow batches are validated, and pixels have the size that they state.
+`blob_parser` runs there. If native code crashes on untrusted bytes or uses up the memory, only that
+process ends. Its results are checked before use: Arrow batches are validated, and pixel data must
+have the stated size.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _LIBRARIES = 512 << 20
-"""Bytes that a conversion may take beside its blob and its result."""
+"""Bytes of memory that a conversion may use in addition to its blob and its result."""
 _IPC = 1 << 20
-"""Bytes that schema and headers of a result may take."""
+"""Maximum bytes of the schema and headers of a result."""
 _MIN_SECONDS = 30
 _BYTES_PER_SECOND = 4 << 20
 _parser = at_exit(Parser())
 
 
 def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a picture as `blob_content.as_picture`, decoded in the parser process."""
+    """Decode a picture in the parser process; otherwise like `blob_content.as_picture`."""
     blob_content.check_picture(mime)
     from PIL import Image
 
-    size = max_pixels * 16  # the widest mode has four bytes for each of four channels
+    size = max_pixels * 16  # the widest mode has four channels of four bytes
     found = _parsed(data, mime, "picture", size, max_pixels=max_pixels)
     width, height = found.number("width"), found.number("height")
     try:
@@ -46,7 +46,7 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         if palette := found.texts("palette"):
             made.putpalette(base64.b64decode(palette[1]), palette[0])
     except (ValueError, TypeError, KeyError) as error:
-        raise _stopped(mime, "picture", f"invalid answer: {error}") from None
+        raise _stopped(mime, "picture", f"invalid result: {error}") from None
     made.format = found.text("format")
     for name, kind, value in found.rows("info"):
         if name in KEPT_INFO:
@@ -55,7 +55,7 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
 
 def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | None) -> pa.Table:
-    """Return the rows as `blob_content.as_table`, parsed in the parser process."""
+    """Parse a table in the parser process; otherwise like `blob_content.as_table`."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))
     try:
@@ -66,7 +66,7 @@ def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | Non
         for batch in rows.to_batches():
             validate(batch)
     except (OdpsNbError, pa.ArrowException, OSError, ValueError) as error:
-        raise _stopped(mime, "table", f"invalid answer: {error}") from None
+        raise _stopped(mime, "table", f"invalid result: {error}") from None
     return rows
 
 
@@ -100,7 +100,7 @@ def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Par
         raise _stopped(mime, to, error.why) from None
     except UnshowableError as error:
         raise ConversionError(
-            f"the blob begins as {mime} and cannot be converted: {error}",
+            f"the blob begins like {mime} but cannot be converted: {error}",
             source_type=mime,
             target_type=to,
             hint="use blob.bytes(), or blob.open(seek=True) with another library",
@@ -109,9 +109,9 @@ def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Par
 
 def _stopped(mime: str, to: str, why: str) -> ConversionError:
     return ConversionError(
-        f"the blob begins as {mime}, and its conversion ended the process that does it ({why})",
+        f"the blob begins like {mime}, but its conversion crashed the parser process ({why})",
         source_type=mime,
         target_type=to,
-        hint="pass trusted=True to convert it in this process, which may end as well,"
+        hint="pass trusted=True to convert it in this process, which may crash as well,"
         " or use blob.bytes()",
     )

@@ -1,6 +1,6 @@
-"""Content of blobs converted: what `blob_conversion` has done in the parser process.
+"""Runs the conversions of `blob_conversion` in the parser process.
 
-Loads what it needs at once: each job is a fork of a process that has loaded this.
+Imports everything at the top: each job is a fork of a process that has loaded this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odps_nb.convert.pictures import KEPT_INFO, register
 if TYPE_CHECKING:
     from PIL import Image
 
-with contextlib.suppress(ImportError):  # the caller has checked that it has Pillow
+with contextlib.suppress(ImportError):  # the caller checks that Pillow is installed
     register()
     from PIL import Image as _Image
 
@@ -28,7 +28,7 @@ with contextlib.suppress(ImportError):  # the caller has checked that it has Pil
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Convert in the parser process: a table as an Arrow stream, or the pixels of a picture."""
+    """Convert a blob to an Arrow stream (a table) or to the pixels of a picture."""
     to = options.pop("to")
     if to == "table":
         return {}, _stream(blob_content.as_table(data, **options))
@@ -63,7 +63,7 @@ def _pixels(made: Image.Image) -> tuple[dict[str, Any], bytes]:
 
 
 def _text(value: object) -> tuple[str, str] | None:
-    """Return the kind of a value of `PIL.Image.Image.info` and its text, ``None`` for others."""
+    """Return type and text of a `PIL.Image.Image.info` value; ``None`` for other types."""
     if isinstance(value, bytes):
         return "bytes", base64.b64encode(value).decode()
     if isinstance(value, (int, float)):

@@ -1,7 +1,7 @@
-"""`DecimalDtype` and `DecimalArray`: DECIMAL columns that keep every digit and still compute.
+"""`DecimalDtype` and `DecimalArray`: exact DECIMAL columns that support calculations.
 
-pandas' own Arrow decimals fail in most calculations, because Arrow's result types run out of
-digits. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
+pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
+limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
 use all digits; so do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits.
 Everything else is calculated in float64, and NumPy, plots and ``describe`` see float64.
 """
@@ -36,14 +36,14 @@ _COMPARE = {
     "ge": pc.greater_equal,
 }
 _ZERO = Decimal(0)
-_PLAIN = 6  # places with which Python writes zero without an exponent
-_MOST = 76  # digits of Arrow's largest decimals
+_PLAIN = 6  # maximum scale for which Python writes zero without an exponent
+_MOST = 76  # maximum digits of Arrow's decimals
 
 
 class DecimalDtype(pd.ArrowDtype):
-    """The dtype of a DECIMAL column that keeps every digit; named as pandas' own Arrow dtype."""
+    """The dtype of an exact DECIMAL column; its name is that of pandas' own Arrow dtype."""
 
-    kind = "O"  # a column used as an index or a key is not taken for floats
+    kind = "O"  # so that pandas does not treat an index or a key as floats
 
     def __eq__(self, other: object) -> bool:
         return type(other) is DecimalDtype and self.pyarrow_dtype == other.pyarrow_dtype
@@ -52,7 +52,7 @@ class DecimalDtype(pd.ArrowDtype):
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """float64, so that ``select_dtypes("number")``, ``describe`` and plots take the column."""
+        """float64, so that ``select_dtypes("number")``, ``describe`` and plots use the column."""
         return np.dtype("float64")
 
     @classmethod
@@ -61,7 +61,7 @@ class DecimalDtype(pd.ArrowDtype):
         return DecimalArray
 
     def _get_common_dtype(self, dtypes: list[Any]) -> Any:
-        """Return the dtype of concatenated numbers, with room for all digits."""
+        """Return the common dtype of a concatenation, wide enough for all digits."""
         whole, scale = 0, 0
         for dtype in dtypes:
             kind = getattr(dtype, "pyarrow_dtype", None)
@@ -78,12 +78,12 @@ class DecimalDtype(pd.ArrowDtype):
 
 
 class DecimalArray(ArrowExtensionArray):
-    """Decimals, stored as Arrow stores them; see `DecimalDtype`."""
+    """An array of decimals, stored in Arrow; see `DecimalDtype`."""
 
     _pa_array: Any
 
     def __new__(cls, values: Any = None) -> Any:
-        """Return pandas' own array for what is not decimal, such as ranks."""
+        """Return pandas' own array for values that are not decimals, such as ranks."""
         if values is None or pt.is_decimal(values.type):
             return super().__new__(cls)
         return ArrowExtensionArray(values)
@@ -110,14 +110,14 @@ class DecimalArray(ArrowExtensionArray):
             one = isinstance(scalars, list) and len(scalars) == 1
             whole = kind.precision - kind.scale
             raise ArgumentError(
-                f"{shorten(scalars[0]) if one else 'a value'} does not fit {kind}, which has "
-                f"finite numbers of {whole} digits before and {kind.scale} after the point",
+                f"{shorten(scalars[0]) if one else 'a value'} does not fit {kind}, which "
+                f"stores {whole} digits before and {kind.scale} after the point",
                 hint="convert the column with astype('float64') or astype(object) first",
             ) from error
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Return what a function of the user returned; pandas 2 falls back if it is an error."""
+        """Convert results of a user's function; pandas 2 falls back if this raises."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)
@@ -136,8 +136,8 @@ class DecimalArray(ArrowExtensionArray):
     ) -> Any:
         """Return float64 for floats and for ``None``, and `Decimal` objects for other dtypes.
 
-        Series and NumPy pass a dtype or ``None``. pandas passes none where it joins the keys of
-        sorted indexes, which need every digit.
+        Series and NumPy pass a dtype or ``None``. pandas omits the dtype when it joins the keys of
+        sorted indexes, which must be exact.
         """
         dtype = object if dtype is no_default else dtype
         found: np.ndarray[Any, Any]
@@ -158,7 +158,7 @@ class DecimalArray(ArrowExtensionArray):
         return [None if one is None else f"{one:f}" for one in self._pa_array.to_pylist()]
 
     def _decimals(self) -> list[Decimal | None]:
-        """Return the values; zero without its places if Python would write it as ``0E-18``."""
+        """Return the values; a zero that Python would write as ``0E-18`` loses its scale."""
         values: list[Decimal | None] = self._pa_array.to_pylist()
         if self._pa_array.type.scale <= _PLAIN:
             return values
@@ -204,7 +204,7 @@ class DecimalArray(ArrowExtensionArray):
         return np.asarray(found.fill_null(op is operator.ne).to_numpy(), bool)
 
     def isin(self, values: Any) -> Any:
-        """Return where a value is one of these."""
+        """Return the mask of the elements that are in ``values``."""
         floats: list[Any] = []
         exact = set()
         for one in values:
@@ -246,7 +246,7 @@ class DecimalArray(ArrowExtensionArray):
     # -- conversions --------------------------------------------------------------------------
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
-        """Return the values as another dtype; integers and text get every digit."""
+        """Convert to another dtype; integers and text are exact."""
         wanted: Any = pandas_dtype(dtype)
         if isinstance(wanted, (np.dtype, DecimalDtype)):
             return super().astype(wanted, copy=copy)
@@ -265,7 +265,7 @@ class DecimalArray(ArrowExtensionArray):
         super().__setitem__(key, self._fitting(value))
 
     def fillna(self, value: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy with a value in the place of each null."""
+        """Return a copy with each null replaced by ``value``."""
         return super().fillna(self._fitting(value), *args, **kwargs)
 
     def _fitting(self, value: Any) -> Any:
@@ -278,7 +278,7 @@ class DecimalArray(ArrowExtensionArray):
 
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
-    """Return which columns of a DataFrame were DECIMAL, and what they are now; "" if none was."""
+    """Return a note on the dtypes of the DECIMAL columns; empty if there are none."""
     floats, exact = [], []
     for field, dtype in zip(schema, frame.dtypes, strict=True):
         if pt.is_decimal(field.type) and dtype.kind == "f":
@@ -296,7 +296,7 @@ def _some(names: list[str]) -> str:
 
 
 def _wide(values: Any) -> Any:
-    """Return decimals with as few digits as they need, in the type that has room for 76."""
+    """Return decimals with minimal precision, in the 256-bit type."""
     if pt.is_integer(values.type):
         values = values.cast(pa.decimal256(20, 0))
     scale = values.type.scale
@@ -304,14 +304,14 @@ def _wide(values: Any) -> Any:
 
 
 def _recast(values: Any, kind: pa.DataType) -> Any:
-    """Return decimals or integers as a decimal type; in 128 bits Arrow's cast may wrap around."""
+    """Convert decimals or integers to a decimal type via 256 bits: Arrow's cast can overflow."""
     if pt.is_decimal(kind) and not pt.is_null(values.type):
         values = values.cast(pa.decimal256(_MOST, kind.scale))
     return values.cast(kind)
 
 
 def _exact(other: Any) -> Any:
-    """Return integers and decimals in Arrow's terms; ``None`` for everything else."""
+    """Convert integers and decimals to Arrow; return ``None`` for anything else."""
     try:
         if is_list_like(other):
             found = pa.array(other, from_pandas=True)
@@ -323,7 +323,7 @@ def _exact(other: Any) -> Any:
 
 
 def _fitted(values: Any, kind: pa.DataType) -> Any:
-    """Return values as a decimal type; floats are rounded to its places, with a warning."""
+    """Convert values to a decimal type; round floats to its scale, with a warning."""
     if getattr(values, "dtype", "object") != "object":
         found = pa.array(values, from_pandas=True)
         if not pt.is_floating(found.type):
@@ -342,7 +342,7 @@ def _fitted(values: Any, kind: pa.DataType) -> Any:
         numbers.append(number)
     if example:
         warn(
-            f"floats were rounded to {kind.scale} decimal places, since the column is {kind}: "
+            f"floats were rounded to {kind.scale} decimal places because the column is {kind}: "
             f"{example}. To keep floats, convert the column with astype('float64') first",
             through=("pandas",),
         )
@@ -350,7 +350,7 @@ def _fitted(values: Any, kind: pa.DataType) -> Any:
 
 
 def _plain(other: Any) -> Any:
-    """Return an operand as NumPy calculates with it."""
+    """Return an operand in a form that NumPy can calculate with."""
     if isinstance(other, DecimalArray):
         return other.to_numpy(float)
     if isinstance(other, Decimal):
@@ -363,7 +363,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return a number as a `Decimal`, a float by its shortest text; a null as ``None``."""
+    """Convert a number to a `Decimal` (floats by their shortest text), a null to ``None``."""
     if value is None or value is pd.NA or value != value:
         return None
     if isinstance(value, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""Arrow decimals as floats and back, each the nearest one (without pandas)."""
+"""Converts Arrow decimals to the nearest floats and back (without pandas)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
+_DIGITS = 15  # a decimal with up to 15 digits is the shortest text of its nearest float64
 
 
 def as_floats(values: Any) -> Any:
-    """Return decimals as the nearest float64. Arrow's own cast may miss it by one bit."""
+    """Convert decimals to the nearest float64. Arrow's own cast may be off by one bit."""
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([as_floats(one) for one in values.chunks], pa.float64())
     found = _short_floats(values)
@@ -20,12 +20,12 @@ def as_floats(values: Any) -> Any:
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Return floats as decimals of a type, by their shortest text."""
+    """Convert floats to a decimal type by their shortest text."""
     return values.cast(pa.string()).cast(kind)
 
 
 def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
-    """Return a decimal with the places of a type, half away from zero."""
+    """Round a decimal to the scale of a type, half away from zero."""
     try:
         places = Decimal((0, (1,), -kind.scale))
         return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
@@ -34,7 +34,7 @@ def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
 
 
 def surviving_floats(values: pa.Array) -> pa.Array | None:
-    """Return decimals as float64 if `from_floats` gives all of them back; otherwise ``None``."""
+    """Return decimals as float64 if `from_floats` restores them all; else ``None``."""
     found = _short_floats(values)
     if found is None:
         found = values.cast(pa.string()).cast(pa.float64())
@@ -47,7 +47,7 @@ def surviving_floats(values: pa.Array) -> pa.Array | None:
 
 
 def whole_digits(values: Any) -> int:
-    """Return how many digits before the point the longest of these decimals has."""
+    """Return the maximum number of digits before the point."""
     if isinstance(values, pa.Scalar):
         ends = [values.as_py()]
     else:
@@ -56,7 +56,7 @@ def whole_digits(values: Any) -> int:
 
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
-    """Return decimals as floats by one exact division, if none has more than 15 digits."""
+    """Convert decimals to floats by one exact division, if all have at most 15 digits."""
     scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
     if scale < 0:
         return None

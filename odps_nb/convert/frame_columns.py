@@ -1,8 +1,8 @@
 """Builds the columns of a DataFrame while the rows arrive.
 
-Each takes the parts of a column as Arrow arrays and keeps none of them: fixed-width values and
-bytes are written into one NumPy array, everything else is copied out of the buffer in which the
-columns of a batch came together. So a batch is freed as soon as the next one arrives, and values
+Each builder receives the chunks of a column as Arrow arrays and keeps no reference to them:
+fixed-width values and bytes are written into one NumPy array, other values are copied out of the
+buffer that the columns of a batch share. So a batch is freed when the next one arrives, and values
 are converted while a read waits for the network.
 """
 
@@ -22,8 +22,8 @@ from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_flo
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
-_FIRST_ROWS = 1 << 16  # where their number is unknown
-_MAX_FIRST_ROWS = 1 << 24  # the number is a peer's; space for more is made when they come
+_FIRST_ROWS = 1 << 16  # initial size if the number of rows is unknown
+_MAX_FIRST_ROWS = 1 << 24  # the service states the number; grow further only as rows arrive
 _SETTLE_BYTES = 4 * 2**20
 
 _USUAL = FrameOptions()
@@ -33,10 +33,10 @@ class FrameColumn(Protocol):
     """One column under construction."""
 
     def add(self, part: pa.Array) -> None:
-        """Take the next values; no reference to ``part`` is kept beyond the next few calls."""
+        """Add the next values; keep no reference to ``part`` beyond the next few calls."""
 
     def series(self) -> pd.Series[Any]:
-        """Return all values, in their own memory; nothing can be added afterwards."""
+        """Return all values in memory of their own; call it once, at the end."""
 
 
 def frame_column(
@@ -45,7 +45,7 @@ def frame_column(
     options: FrameOptions = _USUAL,
     blob: ExtensionDtype | None = None,
 ) -> FrameColumn:
-    """Return a column for values of an Arrow type."""
+    """Return a column builder for an Arrow type."""
     if blob is not None:
         return _ArrowColumn(kind, lambda _: blob)
     if pt.is_decimal(kind):
@@ -66,7 +66,7 @@ def frame_column(
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
-    """Return the dtype of values of one width and of bytes; ``None`` for others."""
+    """Return the NumPy dtype of fixed-width values and of bytes; ``None`` for other types."""
     if pt.is_timestamp(kind):
         return np.dtype(f"datetime64[{kind.unit}]")
     is_number = pt.is_integer(kind) or pt.is_float32(kind) or pt.is_float64(kind)
@@ -86,9 +86,9 @@ def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) 
 
 
 class _NumpyColumn:
-    """Values in a NumPy array; nulls of integers and booleans in a mask, made at the first null.
+    """Values in a NumPy array; nulls of integers and booleans in a mask, created at the first null.
 
-    Instants with a zone are gathered as those of UTC, and named by their zone at the end.
+    Instants with a zone are collected in UTC, and get their zone at the end.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _NumpyColumn:
         if self._timezone is not None:
             unit: Any = np.datetime_data(values.dtype)[0]
             zoned = pd.DatetimeTZDtype(unit, self._timezone)
-            # Numbers are instants; pandas would take values of datetime64 for local times.
+            # Pass the integers, which are UTC: pandas would treat datetime64 values as local times.
             return pd.Series(pd.array(values.view(np.int64), dtype=zoned, copy=False), copy=False)
         if self._mask is None:
             return pd.Series(values, copy=False)
@@ -153,7 +153,7 @@ _MASKED_ARRAYS: dict[str, Any] = {
 
 
 class _FloatColumn:
-    """Decimals, as the nearest floats."""
+    """Decimals as the nearest floats."""
 
     def __init__(self, floats: FrameColumn) -> None:
         self._floats = floats
@@ -166,9 +166,9 @@ class _FloatColumn:
 
 
 class _DecimalColumn:
-    """Decimals as float64, until a value comes that float64 would change; then all are exact.
+    """Decimals as float64 until a value would be changed by float64; then all are exact.
 
-    The floats so far give their decimals back, so that no second copy has to be kept.
+    The floats so far are then converted back to decimals, so no second copy is kept.
     """
 
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
@@ -206,7 +206,7 @@ class _ObjectColumn:
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array to write to; from Arrow's pool, which reuses the memory of freed batches."""
+    """Return an uninitialised array from Arrow's pool, which reuses memory of freed batches."""
     if dtype.hasobject:
         return np.empty(rows, dtype)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)
@@ -238,5 +238,5 @@ class _ArrowColumn:
         self._chunks.clear()
         series: pd.Series[Any] = column.to_pandas(types_mapper=self._mapper, date_as_object=False)
         if isinstance(series.dtype, np.dtype) and not series.to_numpy().flags.writeable:
-            return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
+            return series.copy()  # a view of Arrow memory would be read-only
         return series

@@ -1,4 +1,4 @@
-"""`FrameOptions`: what may be said of the dtypes of a DataFrame, as one value."""
+"""`FrameOptions`: options for the dtypes of a DataFrame."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ DtypeBackend = Literal["numpy_nullable", "pyarrow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
-    """Which dtypes a DataFrame gets; ``odps_nb.convert.pandas_frame`` has the usual ones.
+    """The dtypes of a DataFrame; for the defaults see ``odps_nb.convert.pandas_frame``.
 
-    ``decimals``: what a DECIMAL column becomes. ``"auto"``, the default: float64 if float64 holds
-    every value of the column (up to 15 digits always, and those with more whose shortest text as a
-    float is the same number), otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every
-    digit (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the nearest.
-    Decimals inside of lists, maps and structs stay exact. ``dtype_backend``: as in pandas' own
+    ``decimals``: dtype of DECIMAL columns. ``"auto"``, the default: float64 if it can represent
+    every value of the column (any value up to 15 digits, and longer ones that are the shortest text
+    of a float); otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every digit
+    (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the nearest.
+    Decimals inside lists, maps and structs stay exact. ``dtype_backend``: as in pandas' own
     readers: ``"numpy_nullable"`` for ``Int64``, ``Float64``, ``boolean`` and ``string`` with or
-    without nulls, ``"pyarrow"`` for Arrow's types in all columns. The dtypes of a column then
-    depend on its type alone, not on its values: ``"auto"`` means ``"exact"``. ``dtypes``: dtypes of
-    single columns, by name, as `pandas.DataFrame.astype` takes them. Each value must fit its dtype
-    unchanged.
+    without nulls, ``"pyarrow"`` for Arrow types in all columns. A dtype then depends only on the
+    column's type, not on its values, so ``"auto"`` means ``"exact"``. ``dtypes``: dtypes of single
+    columns by name, as in `pandas.DataFrame.astype`. Each value must fit its dtype unchanged.
 
-    Raises `ArgumentError`: another value, or a dtype that pandas does not know.
+    Raises `ArgumentError`: unknown value of an option, or a dtype that pandas does not know.
     """
 
     decimals: Decimals = "auto"

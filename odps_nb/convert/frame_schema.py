@@ -1,7 +1,7 @@
-"""Chooses the MaxCompute type of each column of a DataFrame, for a table that is to be made.
+"""Chooses the MaxCompute type of each column of a DataFrame, to create a table for it.
 
-``docs/types-and-times.md`` has the table of types. Files that a column names are not opened; Arrow
-data follows ``odps_nb.convert.arrow_types``.
+``docs/types-and-times.md`` has the table of types. Files named in a column are not opened. Arrow
+columns follow ``odps_nb.convert.arrow_types``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from odps_nb.schema import (
 
 
 def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
-    """Return the columns of a table that holds every value of a DataFrame."""
+    """Return the schema of a table that can store every value of a DataFrame."""
     check_names(frame)
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
@@ -63,7 +63,7 @@ def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
 
 
 def object_type(values: Sequence[Any], name: str) -> OdpsType:
-    """Return the type of a column of Python objects; nothing but nulls is STRING."""
+    """Return the type of a column of Python objects; STRING if all are null."""
     present = [value for value in values if not is_missing(value)]
     if not present:
         return PrimitiveType(TypeCode.STRING)
@@ -87,7 +87,7 @@ def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether Arrow has the type of a NumPy dtype."""
+    """Whether Arrow has an equivalent of a NumPy dtype."""
     return dtype.kind in "biuf" or (
         dtype.kind in "mM" and np.datetime_data(dtype) in [(u, 1) for u in ("s", "ms", "us", "ns")]
     )
@@ -97,19 +97,19 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
     keys = list(dict.fromkeys(key for value in present for key in value))
     if not keys:
         raise ConversionError(
-            f"the dicts of {name!r} are all empty, so a STRUCT of them would have no members",
+            f"the dicts of {name!r} are all empty, so their STRUCT would have no members",
             column=name,
             source_type="dict",
-            hint="make the table first, e.g. with odps.create_table(…, 'c map<string,string>')",
+            hint="create the table first, e.g. with odps.create_table(…, 'c map<string,string>')",
         )
     if strange := [key for key in keys if not isinstance(key, str)]:
         raise ConversionError(
-            f"the key {shorten(strange[0])} in {name!r} is not text, so it names no STRUCT member",
+            f"the key {shorten(strange[0])} in {name!r} is not text, as STRUCT members need",
             column=name,
             source_type=type(strange[0]).__name__,
-            hint="make the table first, with a MAP column",
+            hint="create the table first, with a MAP column",
         )
-    spelled: dict[str, list[str]] = {}  # names that differ only in case are one member
+    spelled: dict[str, list[str]] = {}  # member names ignore case
     for key in keys:
         spelled.setdefault(key.casefold(), []).append(key)
     members = []
@@ -133,7 +133,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
             f"the column {name!r} has values of several types: {shown}",
             column=name,
             source_type=shown,
-            hint="convert them to one type, or make the table first",
+            hint="convert them to one type, or create the table first",
         )
     found = [odps_type(array.type) for array in arrays]
     order = [TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP]
@@ -141,7 +141,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
-    """Return the bare DECIMAL's size where it holds the values, else one that does."""
+    """Return DECIMAL(38, 18) if it fits the values, else a size that does."""
     whole = scale = 0
     for array in arrays:
         if pt.is_integer(array.type):
@@ -158,8 +158,8 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
 def _unknown(value: Any, name: str) -> ConversionError:
     kind = type(value).__name__
     return ConversionError(
-        f"the column {name!r} has {shorten(value)} ({kind}), for which there is no type",
+        f"the column {name!r} has {shorten(value)} ({kind}), which has no MaxCompute type",
         column=name,
         source_type=kind,
-        hint="convert it to a number, a text, a date or another plain value",
+        hint="convert it to a number, text, a date or another plain value",
     )

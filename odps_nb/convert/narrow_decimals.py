@@ -1,4 +1,4 @@
-"""DECIMAL of more than 38 digits for libraries whose decimals have 128 bits (without pandas)."""
+"""Narrows DECIMAL columns for libraries limited to 38 digits (without pandas)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from odps_nb.errors import ConversionError
 _MOST = 38
 _FOR_TIMES = "pass timestamp_unit='us' to read(), for times before 1677 or after 2262"
 _FOR_DIGITS = (
-    "at most 38 digits fit here: use read().to_pandas() or to_arrow(), "
-    "or select cast(column as string) by SQL"
+    "use read().to_pandas() or to_arrow(), or select cast(column as string) in SQL: "
+    "at most 38 digits fit here"
 )
-_FOR_OTHERS = "use read().to_arrow(), which gives the column as it arrives"
+_FOR_OTHERS = "use read().to_arrow(), which returns the column as sent"
 _T = TypeVar("_T", pa.RecordBatch, pa.Table)
 
 
 def narrow_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns with at most 38 digits in each decimal, also inside of other types.
+    """Return the schema with at most 38 digits in each decimal, including nested ones.
 
-    polars panics on decimals of 256 bits, and DuckDB refuses the whole table.
+    polars panics on 256-bit decimals, and DuckDB rejects the whole table.
     """
     return pa.schema([field.with_type(_narrow(field.type)) for field in schema], schema.metadata)
 
@@ -37,7 +37,7 @@ def _narrow_leaf(kind: pa.DataType, _: object) -> pa.DataType:
 
 
 def cast_columns(rows: _T, schema: pa.Schema) -> _T:
-    """Return rows with exactly these types of their columns; no value changes."""
+    """Cast rows to the types of a schema; raise if a value would change."""
     wanted = pa.schema([schema.field(name) for name in rows.schema.names])
     if rows.schema.equals(wanted):
         return rows
@@ -53,7 +53,7 @@ def _misfit(rows: pa.RecordBatch | pa.Table, wanted: pa.Schema, reason: str) -> 
             column.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             narrowed = not column.type.equals(_narrow(column.type))
-            is_time = "timestamp" in str(field.type)  # also inside of other types
+            is_time = "timestamp" in str(field.type)  # including nested ones
             return ConversionError(
                 f"the column {field.name!r} does not fit {field.type}: {error}",
                 column=field.name,

@@ -1,4 +1,4 @@
-"""Arrow lists, maps and structs as Python objects, and vectors as NumPy arrays (without pandas)."""
+"""Converts nested Arrow values to Python objects, vectors to NumPy arrays (without pandas)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from odps_nb.convert.arrow_types import is_list
 def python_values(array: pa.Array) -> list[Any]:
     """Return the values of an array as Python objects, nulls as ``None``.
 
-    An ARRAY is a list and a STRUCT a dict. A MAP is a dict, and a list of pairs where a key
-    is repeated.
+    An ARRAY becomes a list, a STRUCT a dict, and a MAP a dict, or a list of pairs if a key is
+    repeated.
     """
     values, change = list(array.to_pylist()), _with_dicts(array.type)
     return values if change is None else _each(change, values)
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Whether values are vectors: lists of one length of floats."""
+    """Whether the type is a fixed-size list of floats."""
     return bool(pt.is_fixed_size_list(kind) and pt.is_floating(kind.value_type))
 
 
 def vector_values(array: pa.Array) -> list[np.ndarray[Any, Any] | None]:
-    """Return vectors as NumPy arrays in memory of their own, nulls as ``None``."""
-    numbers = np.array(array.flatten().to_numpy(zero_copy_only=False))  # not those below a null
+    """Return vectors as NumPy arrays, copied, and nulls as ``None``."""
+    numbers = np.array(array.flatten().to_numpy(zero_copy_only=False))  # skips null slots
     rows = iter(numbers.reshape(-1, array.type.list_size))
     return [next(rows) if valid else None for valid in array.is_valid().to_pylist()]
 
@@ -43,7 +43,7 @@ def _each(change: _Change, values: list[Any]) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
-    """Return what makes dicts of the maps, lists of pairs, in a value; ``None`` without maps."""
+    """Return a function that converts maps (lists of pairs) in a value; ``None`` if no maps."""
     if pt.is_map(kind):
         return partial(_as_dict, inner=_with_dicts(kind.item_type))
     if is_list(kind):

@@ -1,8 +1,8 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
-No value is lost and none changes its kind silently; ``docs/types-and-times.md`` lists the dtypes
-of a read. A write accepts them and everything else that Arrow converts, without the index;
-`odps_nb.convert.fitting` decides what fits.
+No value is lost, and no kind changes silently; ``docs/types-and-times.md`` lists the dtypes of a
+read. A write accepts these and all other columns that Arrow can convert, without the index;
+`odps_nb.convert.fitting` checks the values.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def to_pandas(
 ) -> pd.DataFrame:
     """Return a DataFrame with the dtypes of ``docs/types-and-times.md``.
 
-    ``data``: a table, or batches, which may still be arriving. A batch is converted when it comes
-    and then let go, so that hardly more is needed than the DataFrame, which holds no memory but its
-    own; a table stays usable and is left as it is. ``schema``: needed for batches: an empty result
-    has columns too. ``rows``: how many there will be, where that is known: then no value is moved a
-    second time. ``options``: other dtypes. ``blobs``: the dtype of each column of blob references
+    ``data``: a table, which is not changed, or an iterable of batches. Each batch is converted on
+    arrival and then released, so memory stays close to the size of the DataFrame, which shares none
+    with the batches. ``schema``: required for batches, because an empty result has columns, too.
+    ``rows``: total number of rows, if known; avoids a second copy of the values. ``options``: other
+    dtypes. ``blobs``: the dtype of each column of blob references
     (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); without one they are text.
     """
     if isinstance(data, pa.Table):
@@ -52,10 +52,10 @@ def to_pandas(
     else:
         batches = iter(data)
         if schema is None:
-            raise TypeError("batches need their schema")
+            raise TypeError("pass the schema of the batches")
     options, blobs = options or FrameOptions(), blobs or {}
     wanted = by_column(options.dtypes, schema.names)
-    exact = replace(options, decimals="exact")  # a dtype is chosen from exact values
+    exact = replace(options, decimals="exact")  # casts to dtypes start from exact values
     columns = [
         frame_column(
             field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)
@@ -70,7 +70,7 @@ def to_pandas(
     series: dict[int, pd.Series[Any]] = {}
     columns.reverse()
     for name in schema.names:
-        column = columns.pop().series()  # frees what it held
+        column = columns.pop().series()  # frees the builder
         if name in wanted:
             column = cast_exactly(column, name, wanted[name])
         series[len(series)] = column
@@ -89,7 +89,7 @@ def from_pandas(
     conversions: Conversions = AS_THEY_ARE,
     first_row: int = 0,
 ) -> pa.Table:
-    """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out."""
+    """Convert the columns of a DataFrame to Arrow, NaN and NA to nulls; omit the index."""
     check_names(frame)
     if schema is None:
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
@@ -106,7 +106,7 @@ def from_pandas(
 
 
 def check_names(frame: pd.DataFrame) -> None:
-    """Raise unless the names of a frame are texts."""
+    """Raise unless the column names of a frame are strings."""
     for name in frame.columns:
         if not isinstance(name, str):
             raise ConversionError(
@@ -125,11 +125,11 @@ def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
 def column_array(
     series: pd.Series[Any], name: str, target: OdpsType | None = None
 ) -> pa.Array | pa.ChunkedArray:
-    """Return a column as the Arrow type of its dtype."""
+    """Convert a column to the Arrow type of its dtype."""
     kind = series.cat.categories.dtype if series.dtype == "category" else series.dtype
     if isinstance(kind, (pd.PeriodDtype, pd.IntervalDtype)):
         raise ConversionError(
-            f"the column {name!r} is of {series.dtype}, for which there is no type",
+            f"the column {name!r} has dtype {series.dtype}, which has no MaxCompute type",
             column=name,
             source_type=str(series.dtype),
             hint="convert it, e.g. with .dt.to_timestamp() or .astype(str)",
@@ -151,7 +151,7 @@ _HINT = "pass another dtype, or read the column without one and convert it with 
 
 
 def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return the dtypes by the names of columns; upper and lower case are the same."""
+    """Return the dtypes by column name, ignoring case."""
     known = {name.casefold(): name for name in names}
     found: dict[str, Any] = {}
     for name, dtype in (dtypes or {}).items():
@@ -168,13 +168,13 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
             raise ArgumentError(
                 f"dtypes[{name!r}]: {error}",
                 argument="dtypes",
-                hint="pass a dtype of pandas, such as 'float64', 'Int64' or 'string'",
+                hint="pass a pandas dtype, such as 'float64', 'Int64' or 'string'",
             ) from None
     return found
 
 
 def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any]:
-    """Return a column as another dtype, from which every value can be cast back unchanged."""
+    """Cast a column to a dtype; raise unless every value can be cast back unchanged."""
     reason = "the value would change"
     try:
         cast: pd.Series[Any] = series.astype(dtype)
@@ -186,7 +186,7 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
     row = int(changed[0])
     where = f"{name}[{row}] = {shorten(series.iloc[row])}" if row >= 0 else name
     raise ConversionError(
-        f"the column does not fit its dtype: {where} ({series.dtype} → {dtype}): {reason}",
+        f"the column does not fit the dtype: {where} ({series.dtype} → {dtype}): {reason}",
         column=name,
         source_type=str(series.dtype),
         target_type=str(dtype),
@@ -196,26 +196,26 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
 
 
 def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, Any]:
-    """Return the rows that differ when they are cast back."""
+    """Return the positions of the rows that differ after casting back."""
     nulls = series.isna().to_numpy()
     same = pd.Series(_cast_back(cast, series) == series).fillna(False).to_numpy(bool)
     return np.flatnonzero(np.where(nulls, ~cast.isna().to_numpy(), ~same))
 
 
 def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column as its dtype before; pandas does not convert text to bool with nulls."""
+    """Cast a column back to its original dtype; pandas cannot cast text with nulls to bool."""
     if series.dtype in ("bool", "boolean") and infer_dtype(cast, skipna=True) == "string":
         return cast.str.lower().map({"true": True, "false": False}).astype("boolean")
     return cast.astype(_kind(series))
 
 
 def _kind(series: pd.Series[Any]) -> Any:
-    """Return the dtype to cast back to: text of pandas 2 is objects, which may be anything."""
+    """Return the dtype to cast back to: in pandas 2 text has dtype object, which is ambiguous."""
     return "string" if infer_dtype(series, skipna=True) == "string" else series.dtype
 
 
 def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return the first row that cannot be cast and back; -1 if even no rows can."""
+    """Return the first row that cannot be cast and back; -1 if not even an empty column can."""
     fits, fails = -1, len(series)
     while fails - fits > 1:
         rows = (fits + fails) // 2

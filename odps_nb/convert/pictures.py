@@ -1,4 +1,4 @@
-"""Which media types are pictures, and how Pillow opens them: one list for previews and `to_pil`."""
+"""Media types of pictures, and how to open them with Pillow, for previews and `to_pil`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odps_nb.errors import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import Image
 
-#: Pillow's name of the format, by media type.
+#: Pillow's format name by media type.
 PICTURES: Final = {
     "image/png": "PNG",
     "image/jpeg": "JPEG",
@@ -27,16 +27,16 @@ PICTURES: Final = {
     "image/x-portable-anymap": "PPM",
     "image/vnd-ms.dds": "DDS",
 }
-#: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
+#: Keys of ``PIL.Image.Image.info`` that affect the display of a picture, and EXIF data.
 KEPT_INFO: Final = (
     *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
 )
-_BIG: Final = (b"+\0", b"\0+")  # marks of BigTIFF
+_BIG: Final = (b"+\0", b"\0+")  # magic numbers of BigTIFF
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
 def register() -> None:
-    """Let Pillow open HEIC where pillow-heif is installed."""
+    """Register the HEIC format with Pillow if pillow-heif is installed."""
     try:
         from PIL import Image
     except ImportError:
@@ -52,7 +52,7 @@ def register() -> None:
 
 
 def open_picture(data: bytes, *mimes: str) -> Image.Image:
-    """Return a picture of one of the media types; its header was read, no pixel is decoded yet."""
+    """Open a picture of one of the media types; reads the header without decoding pixels."""
     register()
     from PIL import Image
 
@@ -67,7 +67,7 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
 
 
 def tiff_form(data: bytes) -> str:
-    """Return what the first directory of a TIFF says of its pixels; empty where it says nothing."""
+    """Describe the pixel format in the first directory of a TIFF; empty if unknown."""
     from PIL import TiffImagePlugin
 
     file = io.BytesIO(data)
@@ -87,7 +87,7 @@ def tiff_form(data: bytes) -> str:
 def icon_size(data: bytes) -> tuple[int, int]:
     """Return width and height of the largest picture inside an icon (ICO).
 
-    The sides that the directory states are not reliable.
+    The sizes in the icon directory are not reliable.
     """
     largest = 0, 0
     for entry in range(min(int.from_bytes(data[4:6], "little"), 256)):
@@ -95,7 +95,7 @@ def icon_size(data: bytes) -> tuple[int, int]:
         if data.startswith(_PNG, at):
             sides = (data[at + 16 : at + 20], data[at + 20 : at + 24])
             width, height = (int.from_bytes(side, "big") for side in sides)
-        else:  # a bitmap and its mask, one above the other
+        else:  # the height of a bitmap includes its mask
             sides = (data[at + 4 : at + 8], data[at + 8 : at + 12])
             width, height = (abs(int.from_bytes(side, "little", signed=True)) for side in sides)
             height //= 2

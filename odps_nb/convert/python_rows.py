@@ -1,7 +1,7 @@
-"""Converts Python rows and columns to DataFrames whose columns hold the objects.
+"""Converts Python rows and columns to DataFrames of object columns.
 
-The target types then decide what the objects become, as for any object column
-(``odps_nb.convert.fitting.objects``): no type is guessed here, and no value is changed.
+The objects are converted later by the target types, as for any object column
+(``odps_nb.convert.fitting.objects``). This module infers no types and changes no values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _kind(row: Any, names: Names) -> str | None:
 
 
 def _fields(row: Any) -> Sequence[str] | None:
-    """Return the field names of a dataclass, a named tuple or a row of Spark."""
+    """Return the field names of a dataclass, a named tuple or a Spark row."""
     if isinstance(row, type):
         return None
     if dataclasses.is_dataclass(row):
@@ -43,7 +43,7 @@ def _fields(row: Any) -> Sequence[str] | None:
 
 
 def _has_keys(row: Any) -> bool:
-    """Whether this is a row of a database driver or a Series: no mapping, but it has keys."""
+    """Whether the row is not a mapping but has keys: a database row or a Series."""
     has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
     return has_keys and not isinstance(row, pd.DataFrame)
 
@@ -60,7 +60,7 @@ def _mapping(row: Any) -> Mapping[Any, Any]:
 
 
 def _nested(value: Any) -> Any:
-    """Return dataclasses inside of a dataclass as dicts; our own, such as `NewBlob`, stay."""
+    """Convert dataclasses inside a dataclass to dicts, except ours, such as `NewBlob`."""
     if isinstance(value, list):
         return [_nested(one) for one in value]
     own = type(value).__module__.split(".")[0] == "odps_nb"
@@ -77,8 +77,8 @@ def rows_frame(
 ) -> pd.DataFrame:
     """Return rows of one kind as a DataFrame of object columns.
 
-    ``first_row``: number of the first row in the whole of the data, for errors. ``like``: the first
-    row of the whole of the data; ``None``: of these rows.
+    ``first_row``: number of the first row in the whole data, for errors. ``like``: the first row of
+    the whole data; ``None`` if it is in ``rows``.
     """
     if not rows:
         return _frame({name: [] for name in names.order}, 0)
@@ -104,7 +104,7 @@ def _one_kind(rows: Sequence[Any], names: Names, first_row: int, like: Any) -> s
                 source_type=type(row).__name__,
                 row=first_row + number,
                 hint="pass rows of one kind: dicts, tuples in the order of the columns, named "
-                "tuples or dataclasses; a single row needs a list around it",
+                "tuples or dataclasses; wrap a single row in a list",
             )
     return first or ""
 
@@ -114,7 +114,7 @@ def _placed_columns(
 ) -> dict[str, list[Any]]:
     if not names.order:
         raise ConversionError(
-            "rows without names cannot tell the columns of a new table",
+            "rows without names do not define the columns of a new table",
             row=first_row,
             hint="pass dicts, or create the table first: odps.create_table(name, 'id bigint, …')",
         )
@@ -126,9 +126,9 @@ def _placed_columns(
                 f"row {first_row + number} has {len(row)} values, but there are {width} columns: "
                 f"{', '.join(names.order[:20])}{', …' if width > 20 else ''}",
                 row=first_row + number,
-                hint="flatten lists of rows with itertools.chain.from_iterable"
+                hint="flatten nested lists of rows with itertools.chain.from_iterable"
                 if inner and len(row)
-                else "pass one value for each column, None for a null, or pass dicts",
+                else "pass one value for each column (None for a null), or pass dicts",
             )
     return {name: [row[place] for row in rows] for place, name in enumerate(names.order)}
 
@@ -148,7 +148,7 @@ def _named_columns(
         raise ConversionError(
             f"row {first_row} has no values",
             row=first_row,
-            hint="pass at least one column; a column that a row lacks becomes null",
+            hint="pass at least one column; missing columns become null",
         )
     found = {}
     for column, ways in keys.items():
@@ -167,7 +167,7 @@ def _learn(
     names: Names,
     row: int,
 ) -> None:
-    """Note the keys of a row; refuse unknown and repeated ones."""
+    """Record the keys of a row; raise for unknown and repeated keys."""
     here: set[str] = set()
     for key in shape:
         if not isinstance(key, str):
@@ -175,7 +175,7 @@ def _learn(
                 f"row {row} has the key {key!r} of type {type(key).__name__}",
                 column=str(key),
                 row=row,
-                hint="use the names of columns as keys",
+                hint="use column names as keys",
             )
         folded = key.casefold()
         if folded not in spelled:
@@ -187,7 +187,7 @@ def _learn(
                 f"row {row} has two values for the column {spelled[folded]!r}",
                 column=spelled[folded],
                 row=row,
-                hint="names that differ only in case count as one: drop one of the keys",
+                hint="drop one of the keys; names that differ only in case are the same",
             )
         here.add(folded)
         keys.setdefault(spelled[folded], {})[key] = None
@@ -198,10 +198,10 @@ def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
     return ConversionError(
-        f"the table has no column {key!r}{meant}, which row {row} has",
+        f"row {row} has the key {key!r}, which is not a column of the table{meant}",
         column=key,
         row=row,
-        hint="leave the index out: df.itertuples(index=False)"
+        hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
         else f"its columns are: {listed}",
     )
@@ -213,7 +213,7 @@ def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
 
 
 def _objects(values: Sequence[Any]) -> pd.Series[Any]:
-    """Return values as an object column; arrays and lists inside stay single values."""
+    """Return values as an object column; nested arrays and lists stay single values."""
     return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
 
 
@@ -223,8 +223,8 @@ def _objects(values: Sequence[Any]) -> pd.Series[Any]:
 def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     """Return a mapping of names to columns as a DataFrame, by the rules of ``pandas.DataFrame``.
 
-    Lists become object columns, so that an integer beside a null stays an integer. A single value
-    beside a column is repeated; Series are aligned by their index.
+    Lists become object columns, so that integers stay integers next to nulls. A scalar is repeated
+    to the length of the columns; Series are aligned by their index.
     """
     columns = {name: _column(values) for name, values in data.items()}
     series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
@@ -234,7 +234,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
             f"the column {str(name)!r} is of type {type(value).__name__}, not a list of values",
             column=str(name),
             source_type=type(value).__name__,
-            hint="pass a list for each column; a single row is written as write([row])",
+            hint="pass a list for each column; write a single row with write([row])",
         )
     aligned = {k: one for k, one in series.items() if isinstance(data[k], (pd.Series, Mapping))}
     if aligned:
@@ -249,23 +249,23 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
                 f"the column {str(name)!r} has {len(one):,} values, another has {len(index):,}",
                 column=str(name),
                 row=min(len(one), len(index)),
-                hint="pass columns of one length, with None for nulls",
+                hint="pass columns of equal length, with None for nulls",
             )
         one.index = index
     return pd.DataFrame(columns, index=index)
 
 
 def _column(values: Any) -> Any:
-    """Return a column as a Series, and a single value unchanged."""
+    """Return a column as a Series, and a scalar unchanged."""
     if isinstance(values, pd.Series) or not pd.api.types.is_list_like(values):
         return values
     if isinstance(values, (set, frozenset)):
         raise ConversionError(
-            "a set has no order, so its values belong to no row",
+            "a set has no order, so its values cannot be assigned to rows",
             source_type=type(values).__name__,
             hint="pass a list",
         )
-    if isinstance(values, Mapping):  # by the labels of an index, as ``df.to_dict()`` makes them
+    if isinstance(values, Mapping):  # keyed by index labels, as from ``df.to_dict()``
         return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
     if type(values).__module__.split(".")[0] == "polars" and hasattr(values, "to_arrow"):
         values = values.to_arrow()
@@ -281,7 +281,7 @@ def _column(values: Any) -> Any:
 
 
 def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
-    """Return an array as a DataFrame: a structured one by its fields, others row by row."""
+    """Convert an array to a DataFrame: a structured one by fields, others by rows."""
     if data.dtype.names is not None:
         return pd.DataFrame(data)
     if data.ndim == 2 and data.dtype != object and len(data):
@@ -295,17 +295,17 @@ def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
 
 
 def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.DataFrame:
-    """Return a DataFrame of which all columns, and no index, are to be written.
+    """Return a DataFrame with exactly the columns to write, with or without the index levels.
 
-    ``index``: ``True``: the levels of the index become columns. ``False``: they are left out.
-    ``None``: they are left out with a warning if they have names or labels. ``names``: the columns
-    of the table: with ``index=None`` one of them that is only in the index is an error, as is every
-    named level where the table is to be made.
+    ``index``: with ``True``, index levels become columns. With ``False``, they are dropped. With
+    ``None``, they are dropped, with a warning if they have names or labels. ``names``: the columns
+    of the table: with ``index=None``, raise if one of them is only in the index, or if the table is
+    new and a level has a name.
     """
     if index is None:
-        # any level of an index may be a column of a table that is to be made
+        # any index level could be a column of a new table
         _refuse_index_columns(frame, names.known or names.order or None)
-        ignored = names.known is None and names.order  # a delete looks at nothing but the key
+        ignored = names.known is None and names.order  # a delete uses only the key
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
     if not index:
@@ -315,11 +315,11 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     for level in frame.index.names:
         if level is None or level in frame.columns:
             raise ConversionError(
-                "the index has no name to make it a column"
+                "the index has no name, so it cannot become a column"
                 if level is None
                 else f"{str(level)!r} is a level of the index and a column",
                 column=None if level is None else str(level),
-                hint="name it: df.rename_axis('id'), or leave out index=True",
+                hint="name it with df.rename_axis('id'), or remove index=True",
             )
     return frame.reset_index()
 
@@ -334,12 +334,12 @@ def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> N
         raise ConversionError(
             f"the column {str(level)!r} is in the index, and the index is not written",
             column=str(level),
-            hint="pass index=True to write it, or index=False to leave it out",
+            hint="pass index=True to write it, or index=False to drop it",
         )
 
 
 def _has_labels(index: pd.Index[Any]) -> bool:
-    """Whether the index says more than the number of a row."""
+    """Whether the index is more than row numbers."""
     numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
     return bool(len(index)) and not (numbered and index.name is None)
 

@@ -1,7 +1,7 @@
-"""Converts columns of a read to the form in which a user gets them: BLOBs, VECTORs and times.
+"""Converts BLOB, VECTOR and time columns of a read to the types that users get.
 
 A read sends a top-level BLOB as the base64 text of its reference; a nested one may be the raw
-reference (``docs/protocol.md`` section 6.5). Both become base64 text here. A VECTOR may come as a
+reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR may be sent as a
 list; it becomes a fixed-size list.
 """
 
@@ -26,9 +26,9 @@ from odps_nb.wire.type_text import format_type
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with references as text, vectors of a fixed size, and instants in a zone.
+    """Return the batch with references as text, fixed-size vectors, and instants in a zone.
 
-    Without BLOB and VECTOR columns and without a zone this is the batch itself.
+    Without BLOB and VECTOR columns and without a zone, returns the batch itself.
     """
     batch = in_zone(batch, schema, timezone)
     if not any(isinstance(column.type, VectorType) or has_blob(column.type) for column in schema):
@@ -46,7 +46,7 @@ def present_batch(
 
 
 def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
-    """Return lists of numbers as lists of a fixed size, and any other form as it came."""
+    """Convert lists of numbers to fixed-size lists; return other types unchanged."""
     wanted = arrow_type(vector)
     if array.type.equals(wanted) or not is_list(array.type):
         return array
@@ -54,16 +54,16 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
         return array
     if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(
-            f"column {column.name!r}: a value has another length than {format_type(vector)}",
+            f"column {column.name!r}: the length of a value differs from {format_type(vector)}",
             column=column.name,
             source_type=str(array.type),
             target_type=format_type(vector),
-            hint="leave the column out with columns=[…]",
+            hint="exclude the column with columns=[…]",
         )
     values = array.flatten().cast(wanted.value_type)
     if not array.null_count:
         return pa.FixedSizeListArray.from_arrays(values, type=wanted)
-    # Arrow's own cast crashes for nulls alone (pyarrow 26)
+    # Arrow's cast crashes if all values are null (pyarrow 26)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     places = np.full((len(array), vector.length), -1, np.int64)
     places[valid] = np.arange(len(values)).reshape(-1, vector.length)
@@ -72,12 +72,12 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 
 
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Return the array with every BLOB leaf as base64 text; nulls and nesting stay.
+    """Convert every BLOB leaf to base64 text; keep nulls and nesting.
 
     Nested leaves may hold raw references: those that are not base64 text are encoded.
     """
     nested = target.code is not TypeCode.BLOB
-    if nested:  # leave out what lies outside of a slice: it does not decide what the leaves hold
+    if nested:  # ignore values outside of the slice when detecting the encoding of the leaves
         array = array.take(pa.array(range(len(array)), pa.int64()))
     kind = with_leaf_types(array.type, target, _leaf_as_text)
     return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))
@@ -90,7 +90,7 @@ def _leaf_as_text(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
 
 def _text(array: pa.Array, *, nested: bool) -> pa.Array:
     try:
-        text = array.cast(pa.string())  # no copy: the same bytes, seen as text
+        text = array.cast(pa.string())  # zero-copy: the same bytes as text
     except pa.ArrowInvalid:
         return _encoded(array)
     if nested and not all(map(_is_base64, text.drop_null().to_pylist())):

@@ -1,4 +1,4 @@
-"""`Names`: the columns that Python rows are matched with (without pandas)."""
+"""`Names`: the column names for matching Python rows (without pandas)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The names that rows are matched with.
+    """The column names for matching rows.
 
-    ``order``: columns of rows without names, such as tuples. Empty: such rows are refused.
-    ``known``: all columns that a row may have; ``None``: any. ``single``: whether a plain value is
-    a row of one column.
+    ``order``: columns of rows without names, such as tuples; if empty, these rows raise.
+    ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is
+    a row with one column.
     """
 
     order: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""Shows instants in a time zone.
+"""Sets the time zone of instants.
 
-DATETIME and TIMESTAMP are instants; their Arrow form on the wire has no zone and counts from the
-epoch in UTC. TIMESTAMP_NTZ is a local time without a zone, and stays as it is. Where a zone is
-known, instants get it as their type, and their values stay.
+DATETIME and TIMESTAMP are instants; their Arrow type on the wire has no zone and counts from the
+epoch in UTC. TIMESTAMP_NTZ is a local time without a zone, and is unchanged. If a zone is known,
+instants get it in their Arrow type; their values stay the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
 
 def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) -> pa.RecordBatch:
-    """Return the batch with its instants in a zone; no value is copied or changed."""
+    """Return the batch with its instants in a zone, without copying values."""
     if timezone is None:
         return batch
     fields = [
@@ -34,7 +34,7 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
 
 
 def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
-    """Return the Arrow type with its instants in a zone, nested ones as well.
+    """Return the Arrow type with its instants in a zone, including nested ones.
 
     TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
     """

@@ -1,4 +1,4 @@
-"""Files that end the process in which pyarrow looks at them, refused before it does."""
+"""Rejects files that would crash the process in pyarrow."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from odps_nb.errors import ConversionError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-_SIGNATURE = 28  # bytes: a number that is used once, and a tag
+_SIGNATURE = 28  # bytes: a nonce and an authentication tag
 
 
 def check_encryption(data: bytes, metadata: FileMetaData) -> None:
-    """Refuse Parquet with encrypted columns below a footer that is not encrypted.
+    """Raise for Parquet with encrypted columns and a plaintext footer.
 
-    A signature follows the metadata in such a footer (Parquet's encryption format, 5.5). pyarrow
-    ends the process when it is asked about an encrypted column.
+    A signature follows the metadata in that footer (Parquet's encryption format, 5.5). pyarrow
+    crashes the process when it inspects an encrypted column.
     """
     footer = int.from_bytes(data[-8:-4], "little")
     if footer == metadata.serialized_size + _SIGNATURE:
         raise ConversionError(
-            "its columns are encrypted, and reading them needs their keys",
+            "its columns are encrypted, and reading them requires their keys",
             source_type="encrypted Parquet",
             target_type="table",
             hint="read blob.open(seek=True) with pyarrow.parquet.ParquetFile and its"
@@ -32,7 +32,7 @@ def check_encryption(data: bytes, metadata: FileMetaData) -> None:
 
 
 def check_unions(schema: pa.Schema) -> None:
-    """Refuse unions whose type codes are not 0, 1, 2, …."""
+    """Raise for unions whose type codes are not 0, 1, 2, …."""
     types = list(schema.types)
     while types:
         kind = types.pop()
@@ -41,8 +41,8 @@ def check_unions(schema: pa.Schema) -> None:
             types.append(kind.value_type)
         if pa.types.is_union(kind) and kind.type_codes != list(range(kind.num_fields)):
             raise ConversionError(
-                "the table holds a union with type codes of its own, which pyarrow cannot read",
+                "the table contains a union with custom type codes, which pyarrow cannot read",
                 source_type=str(kind)[:200],
                 target_type="table",
-                hint="write it again with the type codes 0, 1, 2, …",
+                hint="save it again with the type codes 0, 1, 2, …",
             )

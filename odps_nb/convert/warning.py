@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the caller."""
+"""Warnings that point to the line of the caller."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
 def columns_with_types(
     columns: Iterable[Column], has_type: Callable[[OdpsType], bool], what: str
 ) -> tuple[Column, ...]:
-    """Return the columns that ``what`` has a type for; one warning names the others.
+    """Return the columns that ``what`` has a type for; warn once about the others.
 
-    Without any such column all are returned: the error of the first says more.
+    If there is none, return all columns, so that the first one raises a specific error.
     """
     columns = tuple(columns)
     kept = tuple(column for column in columns if has_type(column.type))
@@ -33,7 +33,7 @@ def columns_with_types(
         return columns
     others = [f"{one.name} ({format_type(one.type)})" for one in columns if one not in kept]
     warn(
-        f"{what} has no type for {', '.join(others)}: left out. "
-        "Pass columns=[…] to avoid this warning; to_arrow() of a read gives all columns"
+        f"{what} has no type for {', '.join(others)}, which the result omits. "
+        "Pass columns=[…] to avoid this warning; to_arrow() of a read returns all columns"
     )
     return kept

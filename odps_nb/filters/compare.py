@@ -1,8 +1,8 @@
-"""Decides what a comparison of two values means, by their kinds, before rows arrive.
+"""Determines the type of a comparison from the kinds of both sides, before rows arrive.
 
-The rules are those that MaxCompute documents ("Type conversions", "Operators"): text and numbers
-are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and number literals as DECIMAL. A
-comparison that is not documented is refused.
+The rules follow MaxCompute's documentation ("Type conversions", "Operators"): text and numbers
+are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and number literals as DECIMAL. An
+undocumented comparison raises.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odps_nb.schema import TypeCode
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1)
-_EXACT_FLOAT = 2**24  # whole numbers up to here are equal as FLOAT and as DOUBLE
+_EXACT_FLOAT = 2**24  # integers up to here are exact as FLOAT
 
 
 def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
@@ -44,7 +44,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``; as one lookup where all are constants of its kind."""
+    """Return ``value in (among)``, as one lookup if all are constants of the value's kind."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
     same = [
@@ -66,7 +66,7 @@ _LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHE
 
 
 def as_double(node: Node) -> Node:
-    """Return a number as DOUBLE."""
+    """Convert a number to DOUBLE."""
     if node.kind is ValueKind.DOUBLE:
         return node
     if isinstance(node, Constant):
@@ -79,9 +79,9 @@ def as_double(node: Node) -> Node:
 
 def _against(operator: str, left: Node, right: Constant, zone: ZoneInfo) -> Node:
     if left.kind not in _HINTS:
-        raise refuse(f"{_name(left)} is {left.kind.value}, which has no order or equality")
+        raise refuse(f"{_name(left)} is {left.kind.value}, which cannot be compared")
     if left.kind is ValueKind.BOOLEAN and operator not in ("=", "<>"):
-        raise refuse(f"{_name(left)} has no order", "compare it with = or <>")
+        raise refuse(f"{_name(left)} has no ordering", "compare it with = or <>")
     if left.kind in _TIMES:
         return Compare(operator, left, _time(left, right, zone))
     return Compare(operator, *_meeting(left, right))
@@ -98,19 +98,19 @@ _HINTS = {
     ValueKind.DATE: "compare it with a date such as '2024-01-31'",
     **dict.fromkeys((ValueKind.INSTANT, ValueKind.CLOCK), _LIKE_A_TIME),
     ValueKind.DURATION: "compare it with interval '1 02:03:04' day to second",
-    ValueKind.BYTES: "bind bytes, or write unhex('0aff')",
+    ValueKind.BYTES: "bind bytes with params=, or write unhex('0aff')",
 }
-# Kinds of a value and a constant that are compared as they are.
+# Kinds of a value and a constant that are compared without conversion.
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
-    (ValueKind.TEXT, ValueKind.BYTES),  # by the bytes of UTF-8
+    (ValueKind.TEXT, ValueKind.BYTES),  # by UTF-8 bytes
     *((one, one) for one in (ValueKind.BOOLEAN, ValueKind.INTEGER)),
     *((one, one) for one in (ValueKind.DURATION, ValueKind.BYTES)),
 }
 
 
 def _meeting(left: Node, right: Constant) -> tuple[Node, Constant]:
-    """Return a value and a constant, converted to one kind."""
+    """Convert a value and a constant to one kind."""
     kind, given = left.kind, right.kind
     if (kind, given) in _AS_THEY_ARE:
         return left, right
@@ -133,7 +133,7 @@ def _meeting(left: Node, right: Constant) -> tuple[Node, Constant]:
 
 
 def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
-    """Return a constant as the time that a DATE, an instant or a clock is compared with."""
+    """Convert a constant to a time comparable with a DATE, an instant or a local time."""
     if right.kind is left.kind:
         return right
     if left.kind is ValueKind.DATE and right.kind.is_text:
@@ -142,7 +142,7 @@ def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
     if left.kind is ValueKind.INSTANT:
         return Constant(ValueKind.INSTANT, instant_of(clock, zone))
     days, rest = divmod(clock, _DAY)
-    if left.kind is ValueKind.DATE and not rest:  # a DATE is its midnight
+    if left.kind is ValueKind.DATE and not rest:  # a DATE is compared as its midnight
         return Constant(ValueKind.DATE, _EPOCH + datetime.timedelta(days=days))
     return Constant(ValueKind.CLOCK, clock)
 
@@ -181,7 +181,7 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
 def _both_constant(sign: str, left: Constant, right: Constant) -> Constant:
     same = left.kind is right.kind or (left.kind.is_number and right.kind.is_number)
     if not same or left.kind is ValueKind.BOOLEAN:
-        raise _do_not_meet(left, right, "write a column on one side at least")
+        raise _do_not_meet(left, right, "write a column on at least one side")
     one: Any = left.value
     return Constant(ValueKind.BOOLEAN, bool(_HOLDS[sign](one, right.value)))
 

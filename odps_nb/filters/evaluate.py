@@ -1,8 +1,8 @@
-"""Evaluates a condition on Arrow batches, column by column, in the logic of SQL.
+"""Evaluates a condition on Arrow batches, column by column, with SQL's three-valued logic.
 
-Text that is not all UTF-8 comes as bytes: comparisons compare these; ``like``, functions and casts
-take U+FFFD in place of each invalid sequence. A value that does not fit, such as a text that is not
-a number, is an error, as MaxCompute documents it.
+A text column with invalid UTF-8 arrives as bytes: comparisons use the bytes; ``like``, functions
+and casts replace each invalid sequence with U+FFFD. A value that does not fit, such as text that is
+not a number, raises, as MaxCompute documents.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
-    """Return a mask of the rows that satisfy a condition; null where the condition is null.
+    """Return the mask of the rows that satisfy a condition; null if the condition is null.
 
-    ``columns`` are at least those that the condition names, in its spelling.
+    ``columns`` must include the columns in the condition, with the same spelling.
     """
     try:
         found = _value(condition, columns)
@@ -82,12 +82,12 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
 
 def _without_padding(values: Values) -> Values:
     if pt.is_string(values.type) or pt.is_large_string(values.type):
-        return pc.ascii_rtrim(values, " ")  # by bytes: a null may hide others than UTF-8
+        return pc.ascii_rtrim(values, " ")  # by bytes: null slots may contain invalid UTF-8
     return pc.replace_substring_regex(values, pattern=" +$", replacement="")
 
 
 def _as_text(values: Values) -> Values:
-    """Return text that came as bytes as text; other values as they are."""
+    """Convert text that arrived as bytes to text; return other values unchanged."""
     if not (pt.is_binary(values.type) or pt.is_large_binary(values.type)):
         return values
     shown = [None if one is None else one.decode("utf-8", "replace") for one in values.to_pylist()]
@@ -124,7 +124,7 @@ def _compare(node: Compare, columns: Columns) -> Values:
 
 
 def _against(sign: str, values: Values, constant: Constant) -> Values:
-    """Compare with a constant, which may lie between two values of the column's type."""
+    """Compare with a constant, which may be between two values of the column's type."""
     if constant.kind is ValueKind.DOUBLE:
         return _KERNELS[sign](values, float(constant.number))
     if constant.kind is ValueKind.BYTES and not pt.is_binary(values.type):
@@ -142,7 +142,7 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
-    """Return the constant in the smallest unit of a column; ``None`` where it has none."""
+    """Return the constant in the smallest unit of a column; ``None`` if there is no unit."""
     if constant.kind in (ValueKind.INSTANT, ValueKind.CLOCK, ValueKind.DURATION):
         is_date = pt.is_date(values.type)
         unit = _DAY if is_date else _NANOSECONDS[values.type.unit]
@@ -172,7 +172,7 @@ def _beyond(sign: str, values: Values, steps: int) -> Values:
 
 
 def _all(values: Values, *, held: bool) -> Values:
-    """Return the same result for all values that are not null."""
+    """Return one result for all values that are not null."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
 
 
@@ -204,7 +204,7 @@ def _is_in(node: IsIn, columns: Columns) -> Values:
 
 
 def _bare(values: Values) -> Values:
-    """Return times, days and durations as their numbers."""
+    """Return times, dates and durations as integers."""
     if pt.is_date32(values.type):
         return values.cast(pa.int32()).cast(pa.int64())
     return values.cast(pa.int64()) if _is_time(values.type) else values
@@ -215,7 +215,7 @@ def _is_time(stored: pa.DataType) -> bool:
 
 
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
-    """Return the constants that the column's type can hold."""
+    """Return the constants that the column's type can represent."""
     if node.value.kind in (ValueKind.TEXT, ValueKind.DATE, ValueKind.BYTES):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
@@ -258,7 +258,7 @@ def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
     left, right = _value(node.left, columns), _value(node.right, columns)
     if node.operator == "%":
         whole = pc.multiply_checked(pc.divide_checked(left, right), right)
-        return pc.subtract_checked(left, whole)  # the result has the sign of the left side
+        return pc.subtract_checked(left, whole)  # the result has the sign of the left operand
     if node.kind is ValueKind.DOUBLE:
         return _DOUBLES[node.operator](left, right)
     return _INTEGERS[node.operator](left, right)
@@ -280,11 +280,11 @@ _DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
 def _cast(node: Cast, columns: Columns) -> Values:
     values = _as_text(_value(node.value, columns))
     if node.kind is ValueKind.DECIMAL:
-        # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
+        # Arrow's cast to a larger scale can overflow in 128 bits, but not in 256 bits.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
         return exact.cast(_decimal_type(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
-        # Whole numbers beyond 2^53 are rounded, in MaxCompute and here.
+        # Integers beyond 2^53 are rounded, as in MaxCompute.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 

@@ -1,6 +1,6 @@
-"""Checks casts and calls in a condition: those that MaxCompute and Arrow define alike.
+"""Converts casts and calls that MaxCompute and Arrow define identically; others raise.
 
-Not ``upper`` and ``lower``, which differ for letters beyond ASCII, nor regular expressions.
+``upper`` and ``lower`` raise because they differ for non-ASCII letters, as do regular expressions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odps_nb.schema import TypeCode
 
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
-    """Return a call that sqlglot parsed, or ``None`` for an unknown function."""
+    """Convert a call parsed by sqlglot; return ``None`` for an unknown function."""
     make, known = _KNOWN.get(type(tree).__name__.casefold(), (None, ()))
     given = {key for key, value in tree.args.items() if value not in (None, False, [])}
     return make(tree, read) if make is not None and given <= {*known} else None
@@ -30,7 +30,7 @@ def _abs(tree: Any, read: Callable[[Any], Node]) -> Node:
     if value.kind not in (ValueKind.INTEGER, ValueKind.DOUBLE, ValueKind.DECIMAL) or isinstance(
         value, Constant
     ):
-        raise refuse("abs takes a BIGINT, DOUBLE or DECIMAL column")
+        raise refuse("abs requires a BIGINT, DOUBLE or DECIMAL column")
     return FunctionCall("abs", (value,), value.kind)
 
 
@@ -45,7 +45,7 @@ def _substring(tree: Any, read: Callable[[Any], Node]) -> Node:
     start, length = read(tree.args["start"]), tree.args.get("length")
     count = None if length is None else read(length)
     if not _is_count(start, 1) or (count is not None and not _is_count(count, 0)):
-        raise refuse("substr takes a start position from 1 on, and a length, both as numbers")
+        raise refuse("substr requires a start of at least 1, and a length, both as numbers")
     return FunctionCall(
         "substr", (value, start, *([] if count is None else [count])), ValueKind.TEXT
     )
@@ -57,7 +57,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot's mark of a call; without it two texts met
+    if not tree.args.get("safe"):  # sqlglot's flag of a concat() call; otherwise adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -67,7 +67,7 @@ def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     if all(isinstance(one, Constant) and one.kind is ValueKind.TEXT for one in parts):
         return Constant(ValueKind.TEXT, "".join(str(one.value) for one in parts))  # type: ignore[union-attr]
     if any(one.kind is not ValueKind.TEXT for one in parts):
-        raise refuse("concat takes STRING columns and text", "cast numbers: cast(id as string)")
+        raise refuse("concat requires STRING columns and text", "cast numbers: cast(id as string)")
     return FunctionCall("concat", tuple(parts), ValueKind.TEXT)
 
 
@@ -78,7 +78,7 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
         or not isinstance(parts[0], Constant)
         or parts[0].kind is not ValueKind.INTEGER
     ):
-        raise refuse("chr takes one number")
+        raise refuse("chr requires one number")
     code = int(parts[0].number)
     if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
         raise refuse(f"chr({code}) is not a character")
@@ -88,18 +88,18 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
 def _unhex(tree: Any, read: Callable[[Any], Node]) -> Node:
     value = read(tree.this)
     if not isinstance(value, Constant) or value.kind is not ValueKind.TEXT:
-        raise refuse("unhex takes hexadecimal digits in quotes")
+        raise refuse("unhex requires hexadecimal digits in quotes")
     return Constant(ValueKind.BYTES, bytes_of(str(value.value)))
 
 
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
-    # a null among them changes nothing
+    # null arguments have no effect
     given = [read(one) for one in (tree.this, *tree.expressions)]
     parts = [one for one in given if one.kind is not ValueKind.NULL]
     kinds = {one.kind for one in parts}
     taken = (ValueKind.INTEGER, ValueKind.TEXT, ValueKind.BOOLEAN, ValueKind.DATE)
     if len(kinds) != 1 or not kinds <= set(taken):
-        raise refuse("coalesce takes values of one type: BIGINT, STRING, BOOLEAN or DATE")
+        raise refuse("coalesce requires values of one type: BIGINT, STRING, BOOLEAN or DATE")
     return FunctionCall("coalesce", tuple(parts), kinds.pop())
 
 
@@ -108,7 +108,7 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         value = read(inner)
         if value.kind is not ValueKind.DATE or isinstance(value, Constant):
-            raise refuse(f"{name} takes a DATE column: for times the result depends on a time zone")
+            raise refuse(f"{name} requires a DATE column; with times it depends on a time zone")
         return FunctionCall(name, (value,), ValueKind.INTEGER)
 
     return make
@@ -116,11 +116,11 @@ def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
 
 def _text(node: Node, name: str) -> Node:
     if node.kind is not ValueKind.TEXT or isinstance(node, Constant):
-        raise refuse(f"{name} takes a STRING column")
+        raise refuse(f"{name} requires a STRING column")
     return node
 
 
-# By the name of sqlglot's node: what reads it, and the arguments that it may have.
+# By name of the sqlglot node: its converter, and its allowed arguments.
 _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str, ...]]] = {
     "length": (_length, ("this",)),
     "abs": (_abs, ("this",)),
@@ -135,7 +135,7 @@ _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str,
 
 
 MAX_DIGITS = 76
-"""Digits of a DECIMAL, with the settings for it."""
+"""Maximum digits of a DECIMAL, with the required SQL settings."""
 
 _WHOLE = {
     "TINYINT": (TypeCode.TINYINT, 8),
@@ -154,14 +154,14 @@ _FROM: dict[ValueKind, tuple[ValueKind, ...]] = {
 
 
 def cast(value: Node, to: Any) -> Node:
-    """Return the value cast to the type that a node of sqlglot names."""
+    """Cast a value to the type in a sqlglot node."""
     name = to.this.name if hasattr(to.this, "name") else str(to.this)
     if value.kind is ValueKind.NULL:
         return value
     if name == "DECIMAL":
         return _decimal(value, _size(to))
     if to.expressions or to.args.get("collate"):
-        raise refuse("a cast to a type with a length or parts", "cast it to STRING, and substr")
+        raise refuse("a cast to a type with a length or parts", "cast it to STRING, and use substr")
     if name in _WHOLE:
         return _whole(value, name)
     if name in _TIMES:
@@ -193,7 +193,7 @@ def _cast_constant(value: Constant, name: str) -> Constant:
 
 
 def _size(to: Any) -> tuple[int, int]:
-    """Return precision and scale of a DECIMAL; the limits are those of a table's columns."""
+    """Return precision and scale of a DECIMAL, within the limits of table columns."""
     given = [str(part.this.name) for part in to.expressions]
     if not given:
         return 38, 18
@@ -201,7 +201,7 @@ def _size(to: Any) -> tuple[int, int]:
         raise refuse("a DECIMAL with that size", "write it as decimal(10,2)")
     precision, scale = (*map(int, given), 0)[:2]
     if not 1 <= precision <= MAX_DIGITS or scale > precision:
-        raise refuse(f"a DECIMAL({precision},{scale})", f"precision goes from 1 to {MAX_DIGITS}")
+        raise refuse(f"a DECIMAL({precision},{scale})", f"use a precision from 1 to {MAX_DIGITS}")
     return precision, scale
 
 
@@ -232,7 +232,7 @@ def _whole(value: Node, name: str) -> Node:
 def _time(value: Node, name: str) -> Node:
     if isinstance(value, Constant) and value.kind is ValueKind.TEXT:
         text = str(value.value)
-        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # as bind() writes an instant
+        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # bind() writes instants like this
             return Constant(ValueKind.INSTANT, clock_of(text[:-1]))
         return Constant(ValueKind.CLOCK, clock_of(text))
     if isinstance(value, Constant) and value.kind is ValueKind.CLOCK:

@@ -1,4 +1,4 @@
-"""Parses constants of a condition, in the forms that MaxCompute documents ("Type conversions")."""
+"""Parses constants of a condition, in MaxCompute's documented formats ("Type conversions")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 EXACT = Context(prec=200)
-"""Decimal arithmetic that rounds nothing here: Python's own context has 28 digits."""
+"""Context for exact decimal arithmetic: Python's default context has 28 digits."""
 
 
 def refuse(problem: str, hint: str = "") -> ArgumentError:
@@ -32,7 +32,7 @@ def refuse(problem: str, hint: str = "") -> ArgumentError:
 
 
 def check_escapes(text: str) -> None:
-    """Refuse backslashes and doubled quotes in text whose meaning differs between dialects."""
+    """Raise for backslashes and doubled quotes whose meaning differs between SQL dialects."""
     ended = -1
     for match in _QUOTED.finditer(text):
         quoted = match[0]
@@ -67,10 +67,10 @@ def clock_of(text: str) -> int:
 
 
 def instant_of(clock: int, zone: ZoneInfo) -> int:
-    """Convert a local time in a zone to nanoseconds of the epoch.
+    """Convert a local time in a zone to epoch nanoseconds.
 
-    Of a local time that occurs twice the first one is meant; one that does not exist counts by the
-    offset before the change.
+    If a local time occurs twice, the first one is used; a nonexistent one uses the offset before
+    the change.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
@@ -79,7 +79,7 @@ def instant_of(clock: int, zone: ZoneInfo) -> int:
 
 
 def clock_in(zone: ZoneInfo, instant: int) -> int:
-    """Return the local time in a zone of an instant; both in nanoseconds."""
+    """Convert an instant to local time in a zone; both in nanoseconds."""
     seconds, rest = divmod(instant, 10**9)
     moment = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=datetime.UTC)
     try:
@@ -90,7 +90,7 @@ def clock_in(zone: ZoneInfo, instant: int) -> int:
 
 
 def duration_of(text: str) -> int:
-    """Parse ``days hh:mi:ss`` with up to nine more digits, to nanoseconds."""
+    """Parse ``days hh:mi:ss``, with up to nine decimal places, to nanoseconds."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise refuse(f"{text!r} is not a duration", "write interval '1 02:03:04' day to second")
@@ -106,7 +106,7 @@ def bytes_of(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         raise refuse(
-            f"{text!r} is not hexadecimal", "write two digits a byte: unhex('0aff')"
+            f"{text!r} is not hexadecimal", "write two digits per byte: unhex('0aff')"
         ) from None
 
 
@@ -131,7 +131,7 @@ def date_of(text: str) -> datetime.date:
 
 
 def number_of(text: str) -> Decimal:
-    """Parse a number with all its digits."""
+    """Parse a number exactly."""
     try:
         if not _NUMBER.fullmatch(text):
             raise InvalidOperation
@@ -141,7 +141,7 @@ def number_of(text: str) -> Decimal:
 
 
 def regex_of(pattern: str) -> str:
-    """Return a LIKE pattern as a regular expression of RE2, which Arrow uses."""
+    """Convert a LIKE pattern to an RE2 regular expression, as used by Arrow."""
     made, rest = [], iter(pattern)
     for character in rest:
         if character == "\\":
@@ -149,7 +149,7 @@ def regex_of(pattern: str) -> str:
             if taken not in ("%", "_", "\\"):
                 raise refuse(
                     f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
-                    r"escape %, _ and \ only, and double the backslash in quotes: '50\\%'",
+                    r"escape only %, _ and \, and double the backslash in quotes: '50\\%'",
                 )
             made.append(re.escape(taken))
         else:

@@ -1,6 +1,6 @@
-"""Parses the text of ``where=`` to a condition tree, typed by the columns of a table.
+"""Parses the text of ``where=`` to a condition tree with the column types of a table.
 
-What sqlglot accepts beyond the documented grammar is refused.
+Syntax outside of the documented grammar raises, even if sqlglot accepts it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LONG = 2**63
 
 
 def kind_of(odps: OdpsType) -> ValueKind:
-    """Return the kind that values of a type are compared as."""
+    """Return the kind under which values of a type are compared."""
     return ValueKind[TYPE_FACTS[odps.code].kind]
 
 
@@ -55,9 +55,9 @@ def column_value(column: Column) -> ColumnValue:
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
-    """Parse a condition over the columns of a table; times in quotes are those of ``timezone``.
+    """Parse a condition on the columns of a table; quoted times are in ``timezone``.
 
-    Raises `ArgumentError`: it cannot be parsed, or applied exactly as MaxCompute documents it.
+    Raises `ArgumentError`: it cannot be parsed, or not applied as MaxCompute documents.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
@@ -79,12 +79,12 @@ def _parsed(text: str) -> Any:
             f"it cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
         ) from None
     if len(found) != 1 or found[0] is None:
-        raise refuse("it is not one condition", "write it as in SQL after WHERE")
+        raise refuse("it is not a single condition", "write it as in SQL after WHERE")
     return found[0]
 
 
 def _place(error: Any) -> str:
-    """Describe where parsing stopped, without the parser's own terms."""
+    """Describe where parsing stopped, without terms of the parser."""
     for one in getattr(error, "errors", ()):
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:
@@ -93,7 +93,7 @@ def _place(error: Any) -> str:
 
 
 class _Reader:
-    """Converts a tree of sqlglot over the columns of one table."""
+    """Converts a sqlglot tree for the columns of one table."""
 
     def __init__(self, schema: TableSchema, zone: ZoneInfo) -> None:
         self.schema, self.zone = schema, zone
@@ -149,7 +149,7 @@ class _Reader:
         return self.read(tree.this), self.read(tree.expression)
 
     def _flat(self, tree: Any) -> tuple[Node, ...]:
-        """Convert the parts of a chain of ``and`` or ``or``, in a loop: it may be long."""
+        """Convert the operands of ``and`` or ``or``, in a loop because the chain may be long."""
         return tuple(self.condition(part) for part in tree.flatten(unnest=False))
 
     def _column(self, tree: Any) -> Node:
@@ -157,7 +157,7 @@ class _Reader:
         if len(parts) > 1:
             raise refuse(
                 f"{'.'.join(parts)} is more than a column name",
-                f"write the column alone; one whose name has a dot: `{'.'.join(parts)}`",
+                f"write only the column name; if the name has a dot: `{'.'.join(parts)}`",
             )
         column = self.schema.find(parts[0])
         if column is None:
@@ -167,7 +167,7 @@ class _Reader:
             said = f"did you mean {' or '.join(near)}? " if near else ""
             shown = ", ".join(self.schema.names[:20]) + (", …" if len(self.schema) > 20 else "")
             raise ArgumentError(
-                f"where= names {parts[0]!r}, which is not a column of the table",
+                f"where= contains {parts[0]!r}, which is not a column of the table",
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",
             )
@@ -180,11 +180,11 @@ class _Reader:
         if "." in tree.this or "e" in tree.this.casefold():
             return Constant(ValueKind.DOUBLE, number)
         if not -_LONG <= number < _LONG:
-            raise refuse(f"{tree.this} is beyond BIGINT", f"write {tree.this}BD for a DECIMAL")
+            raise refuse(f"{tree.this} exceeds BIGINT", f"write {tree.this}BD for a DECIMAL")
         return Constant(ValueKind.INTEGER, int(number))
 
     def _placeholder(self, tree: Any) -> Node:
-        raise refuse(f":{tree.this} has no value", f"pass it: params={{{tree.this!r}: …}}")
+        raise refuse(f":{tree.this} has no value", f"pass params={{{tree.this!r}: …}}")
 
     def _is(self, tree: Any) -> Node:
         value = self.read(tree.this)
@@ -211,10 +211,10 @@ class _Reader:
         if ValueKind.NULL in (value.kind, pattern.kind):
             return Constant(ValueKind.BOOLEAN, None)
         if value.kind is not ValueKind.TEXT or not isinstance(pattern, Constant):
-            raise refuse(f"{_text(tree)}: like takes a STRING column and a pattern in quotes")
+            raise refuse(f"{_text(tree)}: like requires a STRING column and a pattern in quotes")
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
-        regex_of(str(pattern.value))  # refuses a pattern before rows arrive
+        regex_of(str(pattern.value))  # raises for an invalid pattern before rows arrive
         found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 
@@ -242,7 +242,7 @@ class _Reader:
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-# Arguments that the nodes of sqlglot may have; any other would change their meaning.
+# Allowed arguments of sqlglot nodes; any other would change the meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "column": ("this", "table", "db", "catalog"),
     "literal": ("this", "is_string"),
@@ -275,19 +275,19 @@ def _text(tree: Any) -> str:
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
-    """Return ``left operator right`` where MaxCompute gives the same result without rounding."""
+    """Return ``left operator right``; raise if MaxCompute's result may differ by rounding."""
     if ValueKind.NULL in (left.kind, right.kind):
         return Constant(ValueKind.NULL, None)
     kinds = {left.kind, right.kind}
     if not (left.kind.is_number and right.kind.is_number):
-        raise refuse(f"{operator} takes numbers", "cast text to bigint or double first")
+        raise refuse(f"{operator} requires numbers", "cast text to bigint or double first")
     if operator in "/%" and not (isinstance(right, Constant) and right.value):
         raise refuse(
             f"{operator} by a value that may be 0", f"write a number other than 0 after {operator}"
         )
     if operator == "%":
         if kinds != {ValueKind.INTEGER}:
-            raise refuse("% takes whole numbers")
+            raise refuse("% requires integers")
         return Arithmetic(operator, left, right, ValueKind.INTEGER)
     if ValueKind.DECIMAL in kinds:
         raise refuse(

@@ -1,7 +1,7 @@
-"""`RowFilter`: the condition of a read, applied to its batches, and the part of it that is sent.
+"""`RowFilter`: the condition of a read, applied to its batches, and its pushed-down predicate.
 
-The service skips blocks of rows by what is sent. That may keep more rows than the condition, never
-fewer, and uses only forms that the live tests of the C++ client send
+The service uses the predicate to skip blocks of rows. It may keep more rows than the condition, but
+never fewer, and contains only expressions that the live tests of the C++ client send
 (`test/max_storage_api/table_read_test.cpp`).
 """
 
@@ -38,26 +38,26 @@ from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
 from odps_nb.terms import TimeUnit
 
 MAX_LENGTH = 16 * 1024
-"""Characters of a predicate; how many the service accepts is not documented."""
+"""Maximum characters of a predicate; the service's limit is not documented."""
 
 MOST_SCALE = 18
-"""Scale of a DECIMAL beyond which the vendor's Spark connector sends no predicate (OdpsScan)."""
+"""DECIMAL scale above which the vendor's Spark connector sends no predicate (OdpsScan)."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
-_DAY = 26 * 3600 * 10**9  # more than the difference of any two time zones
-_PROVED = 10**15  # numbers that are equal as BIGINT, DOUBLE and DECIMAL
+_DAY = 26 * 3600 * 10**9  # more than the difference between any two time zones
+_PROVED = 10**15  # integers up to here are equal as BIGINT, DOUBLE and DECIMAL
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A condition on rows; a frozen value that can be pickled, and unpickled without sqlglot.
+    """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are those that it needs, in the spelling and order of the table. ``predicate`` is
-    the part that is sent to the service; empty where nothing can be sent.
+    ``columns`` are the columns that it uses, in the spelling and order of the table. ``predicate``
+    is the part that is pushed down to the service; empty if none can be.
     """
 
     text: str
@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition over the columns of a table, whose TIMESTAMPs arrive in a unit."""
+        """Parse a condition on the columns of a table; its TIMESTAMPs arrive in a given unit."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -82,11 +82,11 @@ class RowFilter:
     def of(
         cls, condition: Node, schema: TableSchema, *, unit: TimeUnit | None = None, text: str = ""
     ) -> RowFilter:
-        """Return the filter of a condition over the columns of a table; see `parse`."""
+        """Make the filter from a condition on the columns of a table; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
-                "it has a time in nanoseconds, and the times of this read have microseconds",
-                "round the time: value.floor('us') of pandas, or .astype('datetime64[us]')",
+                "it has a time in nanoseconds, but this read returns microseconds",
+                "round the time with value.floor('us') (pandas) or .astype('datetime64[us]')",
             )
         needed = set(columns_of(condition))
         return cls(
@@ -97,9 +97,9 @@ class RowFilter:
         )
 
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
-        """Return the rows that satisfy the condition, with the first ``keep`` columns, or all.
+        """Return the rows that satisfy the condition, with the first ``keep`` columns or all.
 
-        Raises `ArgumentError`: a value for which the condition has no meaning.
+        Raises `ArgumentError`: the condition is not defined for a value.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
@@ -110,7 +110,7 @@ class RowFilter:
         return batch.filter(mask) if wanted else batch.slice(0, 0)
 
     def rows(self, batch: pa.RecordBatch) -> list[int]:
-        """Return the numbers of the rows that satisfy the condition."""
+        """Return the indices of the rows that satisfy the condition."""
         found: list[int] = pc.indices_nonzero(self._mask(batch)).to_pylist()
         return found
 
@@ -121,7 +121,7 @@ class RowFilter:
 
 
 def _needs_nanoseconds(node: Node) -> bool:
-    """Whether a column whose values may be cut to microseconds meets a time with more digits."""
+    """Whether a column that may be truncated to microseconds is compared with a finer time."""
     values: tuple[PyValue, ...] = ()
     if isinstance(node, Compare) and isinstance(node.right, Constant):
         column, values = node.left, (node.right.value,)
@@ -137,10 +137,10 @@ def _needs_nanoseconds(node: Node) -> bool:
 
 
 def predicate_of(condition: Node, schema: TableSchema) -> str:
-    """Return the text for ``FilterPredicate``; empty where nothing can be sent.
+    """Return the text for ``FilterPredicate``; empty if nothing can be pushed down.
 
-    Nothing is sent for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
-    Conditions that make it longer than `MAX_LENGTH` are left out, such as lists of many values.
+    It is empty for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
+    Conditions that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
     """
     if any(
         isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE
@@ -185,7 +185,7 @@ def _text(node: Node) -> str | None:
 
 
 def _opposite(node: Node) -> str | None:
-    """Return the text of a negation, if its operand can be sent exactly."""
+    """Return the text of a negation if its operand can be expressed exactly."""
     if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
         return f"{_name(node.value)} is not null"
     if isinstance(node, IsIn) and not node.with_null:
@@ -205,7 +205,7 @@ def _comparison(node: Compare) -> str | None:
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:
-    """Widen by a day on both sides: the time zone that the service applies is unknown."""
+    """Widen the range by a day on both sides, because the service's time zone is unknown."""
     if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
         return None
     texts = []
@@ -232,7 +232,7 @@ def _membership(node: IsIn, words: str) -> str | None:
 
 
 def _literal(column: ColumnValue, value: PyValue) -> str | None:
-    """Format a constant for a column whose type the service keeps block statistics of."""
+    """Format a constant for a column whose type has block statistics on the service."""
     if column.kind is ValueKind.INTEGER and isinstance(value, int):
         return str(value)
     if column.kind is ValueKind.DECIMAL and isinstance(value, Decimal):

@@ -1,8 +1,8 @@
 """A condition as a tree of typed, picklable values.
 
-`odps_nb.filters.parse` makes it of text, the engines and Spark of their own trees.
-`odps_nb.filters.evaluate` applies it to batches, `odps_nb.filters.row_filter` translates the part
-that is sent to the service.
+`odps_nb.filters.parse` builds it from text, the engines and Spark from their own trees.
+`odps_nb.filters.evaluate` applies it to batches, and `odps_nb.filters.row_filter` translates the
+part that is pushed down.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odps_nb.schema import TypeCode
 
 
 class ValueKind(Enum):
-    """How values are compared; several MaxCompute types may share one."""
+    """The kind under which values are compared; several MaxCompute types may share one."""
 
     BOOLEAN = "BOOLEAN"
     INTEGER = "a whole number"
@@ -52,7 +52,7 @@ PyValue = bool | int | float | Decimal | str | bytes | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """The value of a column, named in the table's spelling; ``type_text`` is for messages."""
+    """The value of a column; ``name`` is as in the table, ``type_text`` is for messages."""
 
     name: str
     kind: ValueKind
@@ -62,14 +62,14 @@ class ColumnValue:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal of the condition. Times are nanoseconds; ``DOUBLE`` keeps its exact digits."""
+    """A literal of the condition. Times are in nanoseconds; DOUBLE keeps its exact digits."""
 
     kind: ValueKind
     value: PyValue
 
     @property
     def number(self) -> Decimal:
-        """The value with all its digits; 0 for a value that is not a number."""
+        """The exact value; 0 for a value that is not a number."""
         return Decimal(self.value) if isinstance(self.value, (int, float, Decimal)) else Decimal(0)
 
 
@@ -85,7 +85,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a value is one of some constants of its own kind, which may include null."""
+    """Whether a value equals one of several constants of its kind, which may include null."""
 
     value: Node
     among: tuple[PyValue, ...]
@@ -95,7 +95,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether text matches a pattern of SQL: ``%``, ``_``, and a backslash before either."""
+    """Whether text matches a LIKE pattern: ``%``, ``_``, and backslash as the escape."""
 
     value: Node
     pattern: str
@@ -120,7 +120,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """``and`` of SQL: false if one is false, else null if one is null."""
+    """SQL ``and``: false if any operand is false, else null if any is null."""
 
     parts: tuple[Node, ...]
     kind: ValueKind = ValueKind.BOOLEAN
@@ -128,7 +128,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """``or`` of SQL: true if one is true, else null if one is null."""
+    """SQL ``or``: true if any operand is true, else null if any is null."""
 
     parts: tuple[Node, ...]
     kind: ValueKind = ValueKind.BOOLEAN
@@ -146,7 +146,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value cast to another kind; one that does not fit is an error during evaluation."""
+    """A value cast to another kind; evaluation raises for a value that does not fit."""
 
     value: Node
     kind: ValueKind
@@ -157,7 +157,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function that MaxCompute and Arrow define alike, e.g. ``length``."""
+    """A function that MaxCompute and Arrow define identically, e.g. ``length``."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -202,7 +202,7 @@ def columns_of(node: Node) -> Iterator[str]:
 
 
 def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
-    """Return a tree with each of its columns replaced."""
+    """Return a tree with each column replaced by ``change``."""
 
     def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(with_columns(one, change) for one in nodes)
@@ -223,7 +223,7 @@ def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
 
 
 def text_of(node: Node) -> str:
-    """Return a node as text for people, close to SQL."""
+    """Format a node as readable text, similar to SQL."""
     if isinstance(node, ColumnValue):
         return node.name
     if isinstance(node, Constant):

@@ -1,4 +1,4 @@
-"""Sends the requests of a question, each once and within its bounds, and records them."""
+"""Sends each request of a question once, within the question's limits, and records it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, fin
 from odps_nb.wire.calls.core import JSON_TYPE, NO_SCOPE, storage_request, table_target
 from odps_nb.wire.control import CancelInstance, SubmitSql
 
-MAX_DOCUMENT = 1 << 22  # bytes of a response that is not rows
-MAX_MESSAGE = 1 << 26  # bytes of one batch of rows
-CANCEL_SECONDS = 10.0  # reserved in a question's time, to stop a statement that takes too long
+MAX_DOCUMENT = 1 << 22  # maximum bytes of a response without rows
+MAX_MESSAGE = 1 << 26  # maximum bytes of one batch of rows
+CANCEL_SECONDS = 10.0  # reserved in a question's time limit to cancel a slow statement
 
 
 class BoundedTransport:
-    """Sends every request until the bound of the running question raises `CannotTell`."""
+    """Sends requests; raises `CannotTell` beyond the limits of the running question."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -38,7 +38,7 @@ class BoundedTransport:
         self.sent = 0
 
     def begin(self, *, requests: int, seconds: float) -> None:
-        """Set the bounds: requests, and seconds from now."""
+        """Set the limits: number of requests, and seconds from now."""
         self._left, self._deadline = requests, time.monotonic() + seconds
 
     @property
@@ -47,11 +47,11 @@ class BoundedTransport:
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request; raise `CannotTell` if a bound is reached."""
+        """Send a request; raise `CannotTell` if a limit is reached."""
         if self._left <= 0:
-            raise CannotTell("the bound on requests was reached")
+            raise CannotTell("the request limit was reached")
         if time.monotonic() >= self._deadline:
-            raise CannotTell("the bound on time was reached")
+            raise CannotTell("the time limit was reached")
         self._left -= 1
         self.sent += 1
         left = self.seconds_left
@@ -72,7 +72,7 @@ class BoundedTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response: ``members`` of its JSON, or ``rows`` and their types as sent, or raw ``data``."""
+    """A response: JSON ``members``, or ``rows`` with their types as sent, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -89,7 +89,7 @@ class Response:
 
     @property
     def word(self) -> str:
-        """``refused`` or ``taken``."""
+        """The result as a word: ``refused`` or ``taken``."""
         return "refused" if self.is_refusal else "taken"
 
     def outcome(self) -> Observation:
@@ -99,7 +99,7 @@ class Response:
     def need(self) -> Response:
         """Return itself; raise `CannotTell` for a refusal or failure."""
         if self.status >= 400:
-            raise CannotTell(f"a preparing request was refused: {self.status} {self.code}")
+            raise CannotTell(f"a preparatory request was refused: {self.status} {self.code}")
         return self
 
     def table(self) -> pa.Table:
@@ -119,14 +119,14 @@ class Response:
             shown["members"] = shown_members(self.members)
         if self.rows is not None:
             shown["rows"] = self.rows.num_rows
-            # names of fields are the user's: of a struct only its kind is shown
+            # struct fields have the user's names, so record only the kind
             shown["types"] = [one.partition("<")[0] for one in self.types]
         return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A request of the Storage API whose parts a question chooses."""
+    """A Storage API request with parts chosen by a question."""
 
     ACTION: ClassVar[str] = "probe"
     idempotent: ClassVar[bool] = False
@@ -139,7 +139,7 @@ class _Request:
     headers: Mapping[str, str | None]
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode it for the wire."""
+        """Encode the request for the wire."""
         wire = storage_request(
             self.action,
             self.target,
@@ -153,7 +153,7 @@ class _Request:
         return wire if self.data is None else replace(wire, body=self.data)
 
     def shown(self) -> dict[str, object]:
-        """Return the parts that are recorded; long lists, such as of references, are cut."""
+        """Return the parts to record; long lists, such as references, are truncated."""
         body: object = (
             f"<{len(self.data)} bytes>"
             if self.data is not None
@@ -173,10 +173,10 @@ class _Request:
 
 
 class Asker:
-    """Sends the requests of questions; counts rows, records requests and responses.
+    """Sends the requests of questions, counts rows, and records requests and responses.
 
-    ``own`` is the user's table. ``tables`` has full names by kind: ``table``, which is this one or
-    a scratch table, and those of `scratch.KINDS` that were made.
+    ``own`` is the user's table. ``tables`` has the full names by kind: ``table`` (the user's table
+    or a scratch table), and the created tables of `scratch.KINDS`.
     """
 
     def __init__(
@@ -192,10 +192,10 @@ class Asker:
         self._transport = transport
         self._rows_left = 0
         self._routes: dict[str, str] = {}
-        self._writing: dict[str, str] = {}  # open write sessions, and their targets
+        self._writing: dict[str, str] = {}  # targets of open write sessions, by session id
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
-        """Begin a question: set its bounds and clear what was recorded."""
+        """Begin a question: set its limits and clear the recorded exchanges."""
         self._transport.begin(requests=requests, seconds=seconds)
         self._rows_left, self.exchanges, self._routes = rows, [], {}
 
@@ -219,16 +219,16 @@ class Asker:
         Parameters
         ----------
         target
-            The kind of a table in ``tables``, or the text of a ``Target``.
+            A kind of table in ``tables``, or the text of a ``Target``.
         body, data
-            A JSON body, or bytes instead.
+            The body as JSON, or as bytes.
         kind
             Content of a successful response: ``json``, ``rows`` or ``data``.
         may_deny
-            Whether 401 and 403 answer the question, instead of meaning that the account lacks
-            rights.
+            Whether 401 and 403 are valid observations. Otherwise they mean missing
+            permissions.
         may_fail
-            Whether a status of 500 and more answers the question.
+            Whether a status of 500 or above is a valid observation.
         """
         if target in self.tables:
             target = table_target(self.tables[target])
@@ -249,9 +249,7 @@ class Asker:
             code = shown_code(error.code)
             if isinstance(error, AccessDeniedError) and not may_deny:
                 self._record(request.shown(), {"status": error.status, "code": code})
-                raise CannotTell(
-                    f"the account lacks the right for it: {error.status} {code}"
-                ) from None
+                raise CannotTell(f"the account lacks permission: {error.status} {code}") from None
             found = Response(status=error.status or 500, code=code)
         self._learn(found, target)
         if found.status < 300 and action == "TableCreateWriteSession":
@@ -264,7 +262,7 @@ class Asker:
         return found
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question left open; one that remains expires."""
+        """Abort the write sessions that a question left open; others expire later."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():
@@ -272,7 +270,7 @@ class Asker:
                 self.send("TableAbortWriteSession", target, {"SessionId": session})
 
     def ready(self, response: Response, again: Callable[[], Response]) -> Response:
-        """Poll until a session is prepared; ``again`` requests its state."""
+        """Poll with ``again``, which requests the session state, until the session is ready."""
         for _ in range(POLLS):
             members = response.members
             status = str(members.get("SessionStatus") or members.get("Status"))
@@ -280,7 +278,7 @@ class Asker:
                 return response
             time.sleep(min(1.0, self._transport.seconds_left))
             response = again()
-        raise CannotTell("the session was not prepared in time")
+        raise CannotTell("the session was not ready in time")
 
     def _read(self, response: HttpResponse, kind: str) -> Response:
         response.end_in_time()
@@ -316,7 +314,7 @@ class Asker:
     def _count(self, rows: int) -> None:
         self._rows_left -= rows
         if self._rows_left < 0:
-            raise CannotTell("the bound on rows was reached")
+            raise CannotTell("the row limit was reached")
 
     def _learn(self, response: Response, target: str) -> None:
         members = response.members
@@ -338,7 +336,7 @@ class Asker:
     # -- SQL ----------------------------------------------------------------------------------
 
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
-        """Run a statement and wait for its end; a `ServiceError` where it failed or was refused."""
+        """Run a statement and wait for its end; raise `ServiceError` if it fails."""
         left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}
         try:
@@ -354,7 +352,7 @@ class Asker:
         return instance
 
     def submit(self, sql: str, guid: str) -> str:
-        """Submit a job with this Guid, and return the id of its instance."""
+        """Submit a job with a Guid; return its instance id."""
         request = SubmitSql(project=self.storage.profile.project, sql=sql, unique_id=guid)
         instance = self.storage.submit(request).instance_id
         self.redactor.number(instance, "instance")
@@ -362,7 +360,7 @@ class Asker:
         return instance
 
     def cancel(self, instance: SqlInstance) -> Observation:
-        """Stop an instance; return whether that was refused."""
+        """Stop an instance; return whether the service refused."""
         stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
         response = Response(status=200)
         try:
@@ -373,7 +371,7 @@ class Asker:
         return response.outcome()
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """Run a query and return its rows, up to the question's bound."""
+        """Run a query; return its rows, up to the question's limit."""
         session = open_result(self.storage, self.run(sql, settings))
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)

@@ -1,6 +1,6 @@
 """``odps-nb probe``: asks the questions, prints verdicts and writes a report.
 
-The tables that it made are dropped before it ends, also when it is interrupted or terminated.
+It drops the tables that it created before it exits, even if interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 200
 
 
 def main(words: Sequence[str], *, version: str) -> int:
-    """Run the command; return 0, or 1 if nothing could be asked or a table may remain."""
+    """Run the command; return 0, or 1 if it cannot start or a table may remain."""
     options = _parser().parse_args(words)
     try:
         questions = choose(options.only)
@@ -54,7 +54,7 @@ def main(words: Sequence[str], *, version: str) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "stopped; tables made were dropped; the report has the questions asked so far",
+            "stopped; the created tables were dropped; the report has the questions asked so far",
             file=sys.stderr,
         )
         return 130
@@ -63,19 +63,19 @@ def main(words: Sequence[str], *, version: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odps-nb probe",
-        description="Ask the service what only it can answer, and leave a report without names.",
+        description="Test open questions on a real service, and write a report without names.",
     )
-    parser.add_argument("--profile", help="name of a profile; by default that of connect()")
-    parser.add_argument("--table", help="a table to read, of any kind; nothing is written to it")
+    parser.add_argument("--profile", help="name of a profile; default: the one that connect() uses")
+    parser.add_argument("--table", help="any table to read; it is never written to")
     parser.add_argument(
         "--write",
         metavar="PROJECT.NAME",
-        help="make tables NAME_…, ask about writes too, and drop them at the end",
+        help="create tables NAME_… to test writes as well, and drop them at the end",
     )
     parser.add_argument("--out", default="odps-nb-probe", help="folder for the report")
-    parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="only these questions")
-    parser.add_argument("--list", action="store_true", help="print the questions; send nothing")
-    parser.add_argument("--local", action="store_true", help="ask a fresh embedded service instead")
+    parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="questions to ask")
+    parser.add_argument("--list", action="store_true", help="only print the questions")
+    parser.add_argument("--local", action="store_true", help="use a new embedded service instead")
     return parser
 
 
@@ -84,9 +84,9 @@ def _probe(
 ) -> int:
     if not options.table and not options.write:
         raise ConfigError(
-            "no table was given to ask about",
+            "no table was given",
             option="table",
-            hint="name a table to read (--table), or tables to make (--write PROJECT.NAME)",
+            hint="pass a table to read (--table), or tables to create (--write PROJECT.NAME)",
         )
     _make(Path(options.out))
     prober = Prober(
@@ -103,7 +103,7 @@ def _probe(
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
                 findings.append(finding)
         finally:
-            # the clean-up is bounded in time
+            # the clean-up has a time limit
             with _on_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
                 prober.close()
                 if findings:
@@ -124,24 +124,24 @@ def _scratch(profile: Profile, text: str) -> TableName:
     name = profile.table(text)
     if "." not in text:
         raise ConfigError(
-            f"--write {text} names no project",
+            f"--write {text} has no project",
             option="write",
-            hint=f"pass --write {profile.project}.{text}, if that is meant",
+            hint=f"pass --write {profile.project}.{text} to use the project of the profile",
         )
     return name
 
 
 def _make(folder: Path) -> None:
-    """Make the folder of the report, and remove an earlier report or a link in its place."""
+    """Create the report folder; remove an earlier report, or a link in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"no report can be written to {folder}: {error.strerror}",
+            f"the report cannot be written to {folder}: {error.strerror}",
             option="out",
-            hint="pass --out with a folder that you may write to",
+            hint="pass --out with a writable folder",
         ) from error
 
 
@@ -149,7 +149,7 @@ def _leave(folder: Path, document: dict[str, Any]) -> None:
     text = json.dumps(document, indent=1, ensure_ascii=False, default=str)
     page = as_page(document)
     for name, content in (("probe.json", text + "\n"), ("probe.txt", page)):
-        with (folder / name).open("x", encoding="utf-8") as file:  # never through a link
+        with (folder / name).open("x", encoding="utf-8") as file:  # "x" never follows a link
             file.write(content)
     verdicts = page.split("\n\n", 1)[0].splitlines()
     print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
@@ -164,7 +164,7 @@ def _exit(number: int, _frame: FrameType | None) -> None:
 def _on_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     before = {}
     for number in signals:
-        with contextlib.suppress(ValueError):  # not the main thread: signals do not reach it
+        with contextlib.suppress(ValueError):  # only the main thread can handle signals
             before[number] = signal.signal(number, handler)
     try:
         yield
@@ -174,7 +174,7 @@ def _on_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 
 def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return the whole report as plain JSON; ``facts`` describe the run."""
+    """Return the report as JSON values; ``facts`` describe the run."""
     return {
         "format": FORMAT,
         **facts,
@@ -193,7 +193,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: what differs first, then open questions, then the rest."""
+    """Return the report as text: differences first, then open questions, then the rest."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)

@@ -1,4 +1,4 @@
-"""A question to the real service as a value, and the verdict on what was observed."""
+"""A question about the real service, and the verdict on the observed behaviour."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 AS_ASSUMED = "as assumed"
 STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
-"""Requests and seconds allowed per SQL statement: it is sent, polled, and its rows are read."""
+"""Limits per SQL statement: requests (submit, poll, read rows), and seconds."""
 POLLS = 30
 """Additional requests allowed per question while the service prepares its sessions."""
 
 Observation = dict[str, object]
-"""What was observed, as plain JSON; it does not depend on the table used."""
+"""The observed behaviour as JSON values, independent of the table used."""
 
 
 _Ask = Callable[["Asker"], Observation]
 
 
 class CannotTell(Exception):
-    """The question cannot be answered here; the text says why, without names."""
+    """The question cannot be answered; the message says why, without names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +35,19 @@ class Question:
     id
         Its stable name in reports, tests and ``docs/open-questions.md``.
     text
-        The question; what odps_nb assumes is ``expected``.
+        The question. ``expected`` is the behaviour that odps_nb assumes.
     ask
-        Sends the requests and returns what was seen; may raise `CannotTell`.
+        Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        What is seen where the assumption holds; a tuple lists several values that are as assumed.
-        Other members of an observation are recorded only.
+        Observation if the assumption is right; a tuple lists several allowed values. Other
+        members of an observation are only recorded.
     needs
-        Tables that it uses: ``table`` is the user's own; others are made (`scratch.KINDS`), which
-        needs ``--write``.
+        Tables that it uses: ``table`` is the user's table; others are created (`scratch.KINDS`),
+        which requires ``--write``.
     requests, statements, rows, seconds
-        Bounds: Storage API requests, SQL statements, rows received, and seconds without SQL.
+        Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.
     embedded
-        Whether the embedded service answers as MaxCompute does; its SQL is DuckDB's.
+        Whether the embedded service behaves like MaxCompute here; its SQL is DuckDB's.
     """
 
     id: str
@@ -63,17 +63,17 @@ class Question:
 
     @property
     def writes(self) -> bool:
-        """Whether tables are made for it, so that it is asked only with ``--write``."""
+        """Whether it needs created tables, and so ``--write``."""
         return any(need != "table" for need in self.needs)
 
     @property
     def request_bound(self) -> int:
-        """Maximum number of HTTP requests, including those of SQL and of waiting."""
+        """Maximum number of HTTP requests, including SQL and polling."""
         return self.requests + POLLS + STATEMENT_REQUESTS * self.statements
 
     @property
     def second_bound(self) -> float:
-        """Maximum number of seconds, including those of SQL."""
+        """Maximum number of seconds, including SQL."""
         return self.seconds + STATEMENT_SECONDS * self.statements
 
     def verdict(self, seen: Observation) -> str:
@@ -88,11 +88,11 @@ class Question:
         return f"differs: {'; '.join(wrong)}" if wrong else AS_ASSUMED
 
     def as_line(self) -> str:
-        """Return the question with its bounds, as ``--list`` prints it."""
-        tables = f"; makes the table {', '.join(self.needs)}" if self.writes else ""
+        """Format the question with its limits, for ``--list``."""
+        tables = f"; creates the table {', '.join(self.needs)}" if self.writes else ""
         return (
             f"{self.id}: {self.text}\n"
-            f"    at most {self.requests} requests, {self.statements} statements of SQL,"
+            f"    at most {self.requests} requests, {self.statements} SQL statements,"
             f" {self.rows} rows, {self.second_bound:g} seconds{tables}"
         )
 
@@ -108,7 +108,7 @@ class Questions(list[Question]):
         id: str = "",
         **more: Any,
     ) -> Callable[[_Ask], _Ask]:
-        """Append a question that the decorated function asks; its id is the function's name."""
+        """Decorate a function that asks a question, and append the question under its name."""
 
         def add(ask: _Ask) -> _Ask:
             name = id or ask.__name__.strip("_").replace("_", "-")

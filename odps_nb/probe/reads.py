@@ -1,4 +1,4 @@
-"""Questions about read sessions, also incremental ones, ranges of rows, previews and filters."""
+"""Questions about read sessions (also incremental), row ranges, previews and filters."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _signed_parameters(asker: Asker) -> Observation:
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
     if not found.is_refusal:
         return {"taken": True}
-    open_session(asker, "table").need()  # rights and table are fine: the parameter is refused
+    open_session(asker, "table").need()  # succeeds, so only the parameter was refused
     return {"taken": False, "status": found.status, "code": found.code}
 
 
-@asks("What is in a range of an empty table?", {"record_count": 0, "range": "no rows"}, "empty")
+@asks("Is a range of an empty table empty?", {"record_count": 0, "range": "no rows"}, "empty")
 def _empty_table(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "empty")
     found = read(asker, "empty", session, (0, 1))
@@ -70,7 +70,7 @@ def _empty_table(asker: Asker) -> Observation:
 
 
 @asks(
-    "What is in a range at or past the end?", {"at_end": "0 rows", "past_end": "refused"}, "table"
+    "Is a range at or past the end refused?", {"at_end": "0 rows", "past_end": "refused"}, "table"
 )
 def _range_end(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "table")
@@ -81,13 +81,13 @@ def _range_end(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Do partition columns come where only data columns are named?", {"columns": ["c1"]}, "parts")
+@asks("Are partition columns sent if only data columns are named?", {"columns": ["c1"]}, "parts")
 def _data_columns_alone(asker: Asker) -> Observation:
     members = open_session(asker, "parts", RequiredDataColumns=["c1"]).need().members
     return {"columns": list(columns_of(members))}
 
 
-@asks("Which sign separates levels in RequiredPartitions?", {"slash": 1}, "parts")
+@asks("What separates levels in RequiredPartitions?", {"slash": 1}, "parts")
 def _required_partitions(asker: Asker) -> Observation:
     seen: Observation = {}
     for name, sign in (("slash", "/"), ("comma", ",")):
@@ -97,7 +97,7 @@ def _required_partitions(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which split modes has a key table?",
+    "Which split modes does a primary-key table have?",
     {"taken": ("RowOffset, Size", "RowOffset", "Size")},
     "keys",
 )
@@ -110,15 +110,15 @@ def _key_table_modes(asker: Asker) -> Observation:
     return {"taken": ", ".join(taken)}
 
 
-@asks("Is a key table read merged?", {"refused": False, "rows": 1}, "keys")
+@asks("Does reading a primary-key table merge its rows?", {"refused": False, "rows": 1}, "keys")
 def _key_table_session(asker: Asker) -> Observation:
     found = open_session(asker, "keys")
     return {"refused": found.is_refusal, "rows": found.members.get("RecordCount")}
 
 
-@asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
+@asks("Is a filtered RecordCount that of stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
-    """Compare the rows of the table with those of a condition that no row satisfies."""
+    """Compare the row count of the table with that of a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
     simple = [name for name, kind in columns_of(found).items() if kind in SIMPLE]
     rows = int(found.get("RecordCount", -1))
@@ -136,12 +136,12 @@ def _filter_record_count(asker: Asker) -> Observation:
 @asks("How is a missing table refused?", {"refused": True}, "table")
 def _refusal_table(asker: Asker) -> Observation:
     missing = replace(asker.tables["table"], table="odps_nb_probe_no_such_table")
-    # some services answer 403 here
+    # some services return 403 here
     return open_session(asker, table_target(missing), may_deny=True).outcome()
 
 
 @asks(
-    "How is a filter refused that the service does not take, and is it with a fallback?",
+    "How is an unsupported filter refused, and is it refused with a fallback as well?",
     {"refused": True, "refused_with_fallback": False},
     "table",
 )
@@ -155,16 +155,14 @@ def _refusal_filter(asker: Asker) -> Observation:
 # -- rows and previews ------------------------------------------------------------------------
 
 
-@asks("Which rows does SkipRowNum leave out of a range?", {"rows": list(range(103, 110))}, "plain")
+@asks("Which rows of a range does SkipRowNum skip?", {"rows": list(range(103, 110))}, "plain")
 def _skip_rows(asker: Asker) -> Observation:
     session, _ = counted_session(asker, "plain")
     rows = read(asker, "plain", session, (100, 10), SkipRowNum=3).table()
     return {"rows": rows["c1"].to_pylist()}
 
 
-@asks(
-    "Which sign separates levels in a preview's Partition?", {"comma": "1", "missing": "0"}, "parts"
-)
+@asks("What separates levels in a preview's Partition?", {"comma": "1", "missing": "0"}, "parts")
 def _preview_partition(asker: Asker) -> Observation:
     texts = {"comma": "p1=x1,p2=y1", "slash": "p1=x1/p2=y1", "missing": "p1=nope,p2=nope"}
     seen: Observation = {}
@@ -176,7 +174,7 @@ def _preview_partition(asker: Asker) -> Observation:
 
 
 @asks(
-    "How is a TIMESTAMP before 1970 or after 2038 answered in nanoseconds?",
+    "How is a TIMESTAMP before 1970 or after 2038 returned in nanoseconds?",
     {"inside": "read", "code": ("ODPS-0422214", None)},
     "moments",
 )
@@ -195,7 +193,7 @@ def _timestamp_bounds(asker: Asker) -> Observation:
 
 
 @asks(
-    "Do ranges of a filtered session address the rows stored or those kept?",
+    "Do ranges of a filtered session count stored rows or kept rows?",
     {"record_count": PLAIN_ROWS, "range": list(range(20_000, 20_010))},
     "plain",
 )
@@ -207,7 +205,7 @@ def _filter_ranges(asker: Asker) -> Observation:
 
 
 def _kept(asker: Asker, text: str) -> Observation:
-    """Count the rows that a filtered session with splits by size returns."""
+    """Count the rows of a filtered session with splits by size."""
     body: dict[str, Any] = {"RequiredDataColumns": ["c1", "c2"], "FilterPredicate": text}
     members = open_session(asker, "plain", SplitOptions=SIZE, **body).need().members
     splits = range(int(members["SplitsCount"]))
@@ -216,14 +214,14 @@ def _kept(asker: Asker, text: str) -> Observation:
 
 
 asks(
-    "How many rows come for a condition that one row meets?",
+    "How many rows are returned for a condition that one row satisfies?",
     {"rows": 10_000},
     "plain",
     id="filter-block-size",
     rows=PLAIN_ROWS,
 )(lambda asker: _kept(asker, "c1 = 20000"))
 asks(
-    "Which rows come where each of two conditions is met in a block, but by no row both?",
+    "Which rows are returned if a block satisfies two conditions, but no row both?",
     {"rows": 0},
     "plain",
     id="filter-conditions",
@@ -240,7 +238,7 @@ _FORMS = {
 }
 
 
-@asks("Which forms does a filter take?", dict.fromkeys(_FORMS, "taken"), "typed")
+@asks("Which expressions does a filter accept?", dict.fromkeys(_FORMS, "taken"), "typed")
 def _filter_forms(asker: Asker) -> Observation:
     return {
         name: open_session(asker, "typed", FilterPredicate=text).word
@@ -278,14 +276,14 @@ def _latest(asker: Asker) -> int:
     return int(_changes(asker, _versions("cdc", 0)).need().members["LatestVersion"])
 
 
-@asks("Which IncrementalReadOptions are taken?", {"cdc": "taken", "append": "taken"}, "keys")
+@asks("Which IncrementalReadOptions are accepted?", {"cdc": "taken", "append": "taken"}, "keys")
 def _incremental_options(asker: Asker) -> Observation:
     forms = {mode: _versions(mode, 1) for mode in ("cdc", "append", "version")}
     forms["from_to"] = {"Mode": "cdc", "From": 1, "To": 2}
     return {name: _changes(asker, options).word for name, options in forms.items()}
 
 
-@asks("Is the first version left out?", {"from_latest": 0, "from_before": 1}, "keys")
+@asks("Is the start version excluded?", {"from_latest": 0, "from_before": 1}, "keys")
 def _incremental_start(asker: Asker) -> Observation:
     latest = _latest(asker)
     seen: Observation = {}
@@ -295,7 +293,7 @@ def _incremental_start(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Which system columns has an incremental read?", {"has_operation": True}, "keys")
+@asks("Which system columns does an incremental read return?", {"has_operation": True}, "keys")
 def _incremental_columns(asker: Asker) -> Observation:
     seen: Observation = {}
     for mode in ("append", "cdc"):

@@ -1,7 +1,7 @@
 """Keeps names and secrets out of reports.
 
-Of answers only the members on a list are recorded; requests are made here, and every name in them
-is replaced by a placeholder, the same one throughout a report.
+Only listed members of a response are recorded. In requests, every name is replaced by a
+placeholder, which is the same throughout a report.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ SHOWN_MEMBERS = {
     *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),
     *("RowOffset", "ExactlyOnceRowOffset", "Streams", "SchemaVersion"),
 }
-"""Members of an answer that are recorded with their values; of others only the name is."""
+"""Members of a response to record with their values; of others only the name is recorded."""
 SHOWN_HEADERS = ("content-type", "content-encoding", "transfer-encoding", "retry-after")
 _WORD = re.compile(r"[A-Za-z0-9_./:;, =-]{0,60}")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 
 class Redactor:
-    """Replaces what must not be shown by placeholders such as ``<table>`` or ``<session-1>``."""
+    """Replaces names and secrets with placeholders such as ``<table>`` or ``<session-1>``."""
 
     def __init__(self) -> None:
         self._placeholders: dict[str, str] = {}
@@ -30,18 +30,18 @@ class Redactor:
         self._row_counts: set[int] = set()
 
     def hide(self, text: str | None, placeholder: str) -> None:
-        """Replace ``text`` by ``placeholder`` from now on; an empty text is ignored."""
+        """Replace ``text`` with ``placeholder`` from now on; ignore an empty text."""
         if text:
             self._placeholders.setdefault(text.lower(), f"<{placeholder}>")
 
     def number(self, text: object, kind: str) -> None:
-        """Replace these texts by ``<kind-1>``, ``<kind-2>``, …."""
+        """Replace each new text with ``<kind-1>``, ``<kind-2>``, … from now on."""
         if isinstance(text, str) and text and text.lower() not in self._placeholders:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._placeholders[text.lower()] = f"<{kind}-{self._counts[kind]}>"
 
     def text(self, text: str) -> str:
-        """Return a text with placeholders; longer names are replaced before those inside them."""
+        """Return a text with placeholders; longer names are replaced first."""
         names = sorted(self._placeholders, key=len, reverse=True)
         if not names:
             return text
@@ -51,7 +51,7 @@ class Redactor:
         )
 
     def value(self, value: Any) -> Any:
-        """Return plain JSON with placeholders in its texts; its keys are words of the protocol."""
+        """Return JSON values with placeholders in strings; keys are protocol names and stay."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -63,7 +63,7 @@ class Redactor:
         return value
 
     def learn_schema(self, members: Mapping[str, Any]) -> None:
-        """Hide the columns and the row count in an answer about the user's own table."""
+        """Hide the columns and the row count in a response about the user's table."""
         schema = members.get("DataSchema")
         for key in ("DataColumns", "PartitionColumns"):
             for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
@@ -74,7 +74,7 @@ class Redactor:
 
 
 def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of the members of an answer, with the values that may be shown."""
+    """Return the member names of a response, with the values that may be shown."""
     shown = {key: _plain(value) for key, value in members.items() if key in SHOWN_MEMBERS}
     return {**shown, "others": sorted(set(members) - set(shown))}
 
@@ -88,19 +88,19 @@ def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_code(code: str | None) -> str | None:
-    """Return a ``Code`` if it has the form of one."""
+    """Return an error code if it is well-formed, else ``None``."""
     return code if code is None or _CODE.fullmatch(code) else "<no code>"
 
 
 def _as_word(name: str) -> str:
-    """Return a pattern for the whole name: a column ``a`` does not match inside ``Table``."""
+    """Return a pattern for the whole name, so that a column ``a`` does not match in ``Table``."""
     start = r"(?<!\w)" if name[0].isalnum() or name[0] == "_" else ""
     end = r"(?!\w)" if name[-1].isalnum() or name[-1] == "_" else ""
     return start + re.escape(name) + end
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers, booleans and short words; anything else is hidden."""
+    """Return numbers, booleans and short words unchanged; hide anything else."""
     if isinstance(value, str):
         return value if _WORD.fullmatch(value) else "<text>"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Lists all questions, and asks them in order; a failed one does not affect the others."""
+"""Lists all questions and asks them in order; a failure does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odps_nb.terms import TableName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The redacted result of one question; ``seen`` is ``None`` if it stays open."""
+    """The redacted result of one question; ``seen`` is ``None`` without an observation."""
 
     question: Question
     verdict: str
@@ -37,22 +37,22 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
-    """Return the questions with these ids, or all; `ConfigError` for an unknown id."""
+    """Return the questions with these ids, or all; raise `ConfigError` for an unknown id."""
     wanted = set(ids)
     if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(
             f"there is no question {', '.join(sorted(unknown))}",
             option="only",
-            hint="odps-nb probe --list names all",
+            hint="run odps-nb probe --list for all ids",
         )
     return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)
 
 
 class Prober:
-    """Asks questions over one connection; leaving its ``with`` block drops all tables it made.
+    """Asks questions over one connection; leaving the ``with`` block drops the created tables.
 
-    Without ``table``, one is made to read; without ``scratch``, the beginning of their names, none
-    is made and nothing is written. Some questions do not apply to the ``embedded`` service.
+    ``scratch`` is the name prefix of created tables; without it, nothing is created or written.
+    Without ``table``, a created table is read. Some questions skip the ``embedded`` service.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # until the existing tables are checked, none is ours
+        self._may_drop = False  # existing tables may belong to others until checked
         self.left_behind: list[str] = []
-        """Tables that could not be dropped, without their names; set after the ``with`` block."""
+        """Redacted notes on tables that could not be dropped; set after the ``with`` block."""
 
     def __enter__(self) -> Prober:
         self.start()
@@ -82,10 +82,10 @@ class Prober:
         self.close()
 
     def start(self) -> None:
-        """Connect to the service, and check that no table of another owner is in the way.
+        """Connect to the service, and check for existing tables with the same names.
 
-        Raises `OdpsNbError`: the service does not answer, or a table that the probe would make
-        exists and was made by another program.
+        Raises `OdpsNbError`: the service does not respond, or a table that the probe would create
+        exists and was not created by the probe.
         """
         self._asker.begin(requests=2, rows=0, seconds=60.0)
         self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")
@@ -94,7 +94,7 @@ class Prober:
             self._may_drop = True
 
     def close(self) -> None:
-        """Drop the tables made, and close the connection."""
+        """Drop the created tables, and close the connection."""
         try:
             if self._scratch is not None and self._may_drop:
                 self._may_drop = False
@@ -104,16 +104,16 @@ class Prober:
 
     @property
     def requests(self) -> int:
-        """HTTP requests so far, including those that made tables."""
+        """Number of HTTP requests so far, including those that created tables."""
         return self._transport.sent
 
     def ask(self, questions: Iterable[Question]) -> Iterator[Finding]:
-        """Ask one question after the other; yield the finding of each."""
+        """Ask the questions in order; yield the finding of each."""
         return map(self._ask, questions)
 
     def _ask(self, question: Question) -> Finding:
         asker, before = self._asker, self._transport.sent
-        asker.begin(requests=0, rows=0, seconds=0.0)  # drop exchanges of the question before
+        asker.begin(requests=0, rows=0, seconds=0.0)  # clear exchanges of the previous question
         seen: Observation | None = None
         try:
             self._require(question)
@@ -140,22 +140,22 @@ class Prober:
         return finding
 
     def _require(self, question: Question) -> None:
-        """Make the tables that a question needs, or raise `CannotTell`."""
+        """Create the tables that a question needs, or raise `CannotTell`."""
         if self._embedded and not question.embedded:
-            raise CannotTell("the embedded service differs here from MaxCompute")
+            raise CannotTell("the embedded service differs from MaxCompute here")
         tables = self._asker.tables
         for need in question.needs:
             if need in tables:
                 continue
             if self._scratch is None:
-                raise CannotTell("it needs --table" if need == "table" else "it needs --write")
+                raise CannotTell(f"it requires --{'table' if need == 'table' else 'write'}")
             kind = "plain" if need == "table" else need
             try:
                 if kind not in tables:
                     self._scratch.make(kind)
             except OdpsNbError as error:
                 raise CannotTell(
-                    f"the table {kind!r} could not be made ({type(error).__name__})"
+                    f"the table {kind!r} could not be created ({type(error).__name__})"
                 ) from None
             tables[need] = tables[kind]
 

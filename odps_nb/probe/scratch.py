@@ -1,7 +1,7 @@
-"""Makes and drops the tables of ``--write``.
+"""Creates and drops the tables of ``--write``.
 
-Their comment marks them as made by the probe, and their lifecycle is a day: what a killed run
-leaves behind is dropped by the next run, or by the service.
+Their comment marks them as created by the probe, and their lifecycle is one day: if a run is
+killed, the next run or the service drops its tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEYS = (
 
 
 def numbers(count: int = 1) -> pa.Array:
-    """Return the BIGINTs from 0 on."""
+    """Return the BIGINTs from 0 to ``count - 1``."""
     return pa.array(range(count), pa.int64())
 
 
@@ -50,7 +50,7 @@ def _fill_parts(asker: Asker) -> None:
 
 
 def _fill_moments(asker: Asker) -> None:
-    """Load rows within the bounds of nanoseconds, before and after."""
+    """Load rows before, within and after the range of nanosecond timestamps."""
     days = [datetime.datetime(year, 1, 2, 3, 4, 5) for year in (2024, 1960, 2040)]
     units = {"dt": "ms", "ts": "us", "ntz": "us"}
     times = {name: pa.array(days, pa.timestamp(unit)) for name, unit in units.items()}
@@ -68,7 +68,7 @@ def _fill_keys(asker: Asker) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The columns of a table, what follows its comment, settings, and how to fill it."""
+    """A kind of table: columns, clauses after the comment, SQL settings, and a fill function."""
 
     columns: str
     rest: str = ""
@@ -98,7 +98,7 @@ KINDS: Mapping[str, _Kind] = {
 
 
 class Scratch:
-    """Makes tables whose names begin with ``name`` when they are needed, and drops all of them."""
+    """Creates tables with the name prefix ``name`` on demand, and drops all of them."""
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
@@ -108,7 +108,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop the tables of a killed run; `ConfigError` for one that another program made."""
+        """Drop tables of a killed run; raise `ConfigError` for a table of another program."""
         for name in self._names.values():
             self._begin()
             try:
@@ -117,14 +117,14 @@ class Scratch:
                 continue
             if found.comment != MARK:
                 raise ConfigError(
-                    f"{name} exists and was not made by a probe",
+                    f"{name} exists and was not created by a probe",
                     option="write",
-                    hint="pass another name, with which no table begins",
+                    hint="pass a name prefix that no table has",
                 )
             self._drop(name)
 
     def make(self, kind: str) -> None:
-        """Make a table and its rows."""
+        """Create a table and its rows."""
         name, how = self._names[kind], KINDS[kind]
         self._begin()
         self._asker.run(
@@ -139,7 +139,7 @@ class Scratch:
             raise
 
     def drop(self) -> list[str]:
-        """Drop all of them; return the failures, described without names."""
+        """Drop all tables; return descriptions of the failures, without names."""
         failed = []
         for kind, name in self._names.items():
             self._begin()

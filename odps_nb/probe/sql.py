@@ -24,7 +24,7 @@ def _expressions(
     zone: str = "",
     embedded: bool = True,
 ) -> None:
-    """Add a question about constants in SQL, each evaluated by a query of its own."""
+    """Add a question about constant SQL expressions, each evaluated by a separate query."""
     settings = {**TYPES, SQL_ZONE: zone} if zone else TYPES
 
     def ask(asker: Asker) -> Observation:
@@ -43,20 +43,18 @@ def _expressions(
 
 _expressions(
     "sql-text-number",
-    "Is a text compared with a number as DOUBLE?",
+    "Are text and a number compared as DOUBLE?",
     {"'9007199254740993' = 9007199254740992": True, "'10' = 10.0": True},
 )
-_expressions(
-    "sql-bad-conversion", "What is a text that is no number, beside one?", {"'abc' = 1": "error"}
-)
+_expressions("sql-bad-conversion", "How is non-numeric text compared?", {"'abc' = 1": "error"})
 _expressions(
     "sql-decimal",
-    "Is a DECIMAL compared with a number as it is written?",
+    "Is a DECIMAL compared exactly with a number literal?",
     {"cast('0.10' as decimal(10,2)) = 0.1": True, "0.1BD + 0.2BD = 0.3BD": True},
 )
 _expressions(
     "sql-like",
-    "Does a backslash in like take the wildcard's meaning away?",
+    "Does a backslash in like escape the wildcard?",
     {r"'a%b' like 'a\\%b'": True, r"'axb' like 'a\\%b'": False},
 )
 _expressions(
@@ -74,13 +72,13 @@ _expressions(
 )
 _expressions(
     "sql-char",
-    "Do blanks at the end of a CHAR take part in comparisons?",
+    "Do trailing blanks of a CHAR affect comparisons?",
     {"cast('a ' as char(3)) = cast('a' as char(3))": True, "'a ' = 'a'": False},
     embedded=False,
 )
 _expressions(
     "sql-char-functions",
-    "Do functions see the blanks with which a CHAR is padded?",
+    "Do functions see the padding of a CHAR?",
     {
         "length(cast('a' as char(3))) = 1": True,
         "concat(cast('a' as char(3)), 'b') = 'ab'": True,
@@ -90,13 +88,13 @@ _expressions(
 )
 _expressions(
     "sql-cast-length",
-    "Does a cast to CHAR(n) or VARCHAR(n) cut a longer text?",
+    "Does a cast to CHAR(n) or VARCHAR(n) truncate longer text?",
     {"cast('abc' as char(2)) = 'ab'": True, "cast('abc' as varchar(2)) = 'ab'": True},
     embedded=False,
 )
 _expressions(
     "sql-clock-changes",
-    "Which instant has a time that the clocks of New York repeat, or skip?",
+    "Which instant is a repeated or skipped local time in New York?",
     {
         "unix_timestamp(cast('2024-11-03 01:30:00' as datetime))": 1_730_611_800,
         "unix_timestamp(cast('2024-03-10 02:30:00' as datetime))": 1_710_055_800,
@@ -113,7 +111,7 @@ _expressions(
 )
 _expressions(
     "sql-text-order",
-    "In which order are texts?",
+    "In which order is text sorted?",
     {"'Z' < 'a'": True, "'\u00e4' > 'z'": True, "'\U0001f600' > '\uff5e'": True},
 )
 _expressions(
@@ -134,13 +132,13 @@ def _job_guid(asker: Asker) -> Observation:
 
 
 def _plain_result(asker: Asker) -> str:
-    """Run a query of all rows of a table; return the target of its result."""
+    """Query all rows of a table; return the target of the result."""
     instance = asker.run(f"select c1 from {asker.tables['plain']};")
     return instance_target(instance.project, instance.instance_id)
 
 
 @asks(
-    f"Does EnableLimit cut a result of {PLAIN_ROWS} rows?",
+    f"Does EnableLimit truncate a result of {PLAIN_ROWS} rows?",
     {"unlimited": PLAIN_ROWS},
     "plain",
     statements=1,
@@ -161,7 +159,7 @@ def _result_limit(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which rows has a result without a session, with EnableLimit, and with Count 5?",
+    "Which rows does a read without a session return, plain, with EnableLimit, and with Count 5?",
     {"counted": (5, "refused")},
     "plain",
     statements=1,
@@ -181,13 +179,13 @@ def _result_without_session(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Is a stop of a finished job refused?", {"code": ("InvalidStateSetting", None)}, statements=1)
+@asks("Is stopping a finished job refused?", {"code": ("InvalidStateSetting", None)}, statements=1)
 def _cancel_finished(asker: Asker) -> Observation:
     return asker.cancel(asker.run("select 1;"))
 
 
 @asks(
-    "Does a transactional table without a primary key take UPDATE?",
+    "Does a transactional table without a primary key allow UPDATE?",
     {"refused": False, "rows": [{"c2": "b"}]},
     "appended",
     statements=2,

@@ -1,7 +1,7 @@
-"""Requests that many questions share: read sessions, ranges, uploads.
+"""Requests shared by many questions: read sessions, ranges, uploads.
 
-Tables are named by their kind, as in `Question.needs`. Each function sends one request unless its
-docstring says otherwise.
+Tables are given by kind, as in `Question.needs`. Each function sends one request unless its
+docstring states another number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STREAM = "s0"
 
 
 def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
-    """Create a read session and wait for it; split by rows unless ``SplitOptions`` are given."""
+    """Create a read session and wait for it; split by rows unless ``SplitOptions`` is given."""
     said = {"SplitOptions": ROW_OFFSET, **body}
     response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": response.members.get("SessionId")}
@@ -40,12 +40,12 @@ def columns_of(members: Mapping[str, Any]) -> dict[str, str]:
     schema = members.get("DataSchema") or {}
     listed = [*(schema.get("DataColumns") or []), *(schema.get("PartitionColumns") or [])]
     if not listed:
-        raise CannotTell("the session names no columns")
+        raise CannotTell("the session has no columns")
     return {str(one.get("Name")): str(one.get("Type")).upper() for one in listed}
 
 
 def counted_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
-    """Open a read session by rows; return its id and number of rows."""
+    """Open a read session split by rows; return its id and number of rows."""
     members = open_session(asker, table, **body).need().members
     return str(members.get("SessionId")), int(members.get("RecordCount", -1))
 
@@ -64,7 +64,7 @@ def read(
     may_fail: bool = False,
     **body: Any,
 ) -> Response:
-    """Read a split, or a range of rows given as (offset, count)."""
+    """Read a split, or a row range given as (offset, count)."""
     if isinstance(split, tuple):
         split = {"Offset": split[0], "Count": split[1]}
     headers = {"Accept-Encoding": ",".join(HTTP_CODINGS.values())}
@@ -75,7 +75,7 @@ def read(
 
 
 def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
-    """Read all rows of a small table: two requests."""
+    """Read all rows of a small table with two requests."""
     session, rows = counted_session(asker, table, **body)
     if rows <= 0:
         raise CannotTell("the table has no rows")
@@ -83,7 +83,7 @@ def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
 
 
 class ProbeUpload:
-    """A new write session of a table, and the requests about its streams."""
+    """A new write session on a table, and the requests for its streams."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table
@@ -98,7 +98,7 @@ class ProbeUpload:
         body: Mapping[str, object] | None = None,
         **more: Any,
     ) -> Response:
-        """Send a request about the session."""
+        """Send a request for the session."""
         params = {"SessionId": self.session, **(params or {})}
         return self._asker.send(action, self._table, params, body, **more)
 
@@ -116,7 +116,7 @@ class ProbeUpload:
         token: str | None = None,
         offset: int | None = None,
     ) -> Response:
-        """Send rows; ``claimed`` is the ``Count`` to send, if not the true one."""
+        """Send rows; ``claimed`` is the ``Count`` to send, by default the actual one."""
         number = rows.num_rows if claimed is None else claimed
         params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1, "Count": number}
         if offset is not None:
@@ -138,23 +138,23 @@ class ProbeUpload:
         self.send("TableCloseWriteStream", body=body).need()
 
     def commit(self, *streams: str) -> Response:
-        """Commit these streams; without names, those that the service chooses."""
+        """Commit the named streams; without names, the service chooses."""
         named = {"StreamIds": streams, "StreamVersions": [1] * len(streams)} if streams else {}
         return self.send("TableCommitWriteSession", body=named)
 
     def finish(self) -> None:
-        """Close the stream and commit it: two requests."""
+        """Close the stream and commit it, with two requests."""
         self.close()
         self.commit(STREAM).need()
 
     def schema(self) -> WriteSchema:
-        """Return the columns that the service expects."""
+        """Return the write schema that the service expects."""
         members = self.send("TableGetWriteSchema").need().members
         return decode_nested(members.get("TableSchema") or {})
 
 
 def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
-    """Upload rows in one stream and close it: four requests."""
+    """Upload rows in one stream and close it, with four requests."""
     upload = ProbeUpload(asker, table)
     upload.open().need()
     upload.put(rows).need()
@@ -163,7 +163,7 @@ def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
 
 
 def load(asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str) -> None:
-    """Write rows and commit them: five requests."""
+    """Write rows and commit them, with five requests."""
     upload = ProbeUpload(asker, table, partition, **flags)
     upload.open().need()
     upload.put(rows).need()

@@ -22,7 +22,7 @@ def _rows(number: int = 1) -> pa.Table:
     return pa.table({"c1": numbers(number), "c2": ["t"] * number})
 
 
-@asks("May a session be committed again after its commit?", {"rows_added": 1}, "into")
+@asks("Can a session be committed twice?", {"rows_added": 1}, "into")
 def _commit_twice(asker: Asker) -> Observation:
     before, upload = count(asker, "into"), written(asker, "into", _rows())
     upload.commit(STREAM).need()
@@ -45,7 +45,7 @@ def _abort_after_commit(asker: Asker) -> Observation:
 
 
 def _open_stream(asker: Asker, *streams: str) -> Observation:
-    """Commit a session with a closed stream (1 row) and one that is not closed (2 rows)."""
+    """Commit a session with a closed stream (1 row) and an open one (2 rows)."""
     before, upload = count(asker, "into"), written(asker, "into", _rows())
     upload.open("s1").need()
     upload.put(_rows(2), stream="s1").need()
@@ -59,7 +59,7 @@ def _open_stream(asker: Asker, *streams: str) -> Observation:
 
 
 asks(
-    "Does a commit without ids take streams that were not closed?",
+    "Does a commit without ids include open streams?",
     {"listed": [STREAM], "refused": False, "rows_added": 1},
     "into",
     id="commit-open-streams",
@@ -70,7 +70,7 @@ asks(
 
 
 @asks(
-    "Are columns of a body matched by name or by place, and may some be missing?",
+    "Are columns of a body matched by name or position, and can some be missing?",
     {"too_few": "refused", "too_many": "refused"},
     "into",
 )
@@ -106,7 +106,7 @@ def _overwrite_partitions(asker: Asker) -> Observation:
 
 
 @asks(
-    "How does a stream with ExactlyOnceMode take offsets that repeat or leave a gap?",
+    "How does a stream with ExactlyOnceMode handle repeated offsets and gaps?",
     {"first": "taken", "gap": "refused", "next": "taken", "rows_added": 2},
     "into",
 )
@@ -121,7 +121,7 @@ def _exactly_once(asker: Asker) -> Observation:
 
 
 @asks(
-    "May another process take over a stream by TableGetWriteStream?",
+    "Can another process take over a stream by TableGetWriteStream?",
     {"refused": False, "offset": 1, "old_token": "refused", "new_token": "taken"},
     "into",
 )
@@ -161,7 +161,7 @@ def _write_microseconds(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which columns has a stream of an AUTO PARTITIONED table?",
+    "Which columns does a stream of an AUTO PARTITIONED table have?",
     {"columns": (["c1", "d"], ["c1", "d", "pt"])},
     "auto",
 )
@@ -176,7 +176,7 @@ MANY = 1001
 
 
 def _blob_stream(asker: Asker, table: str) -> tuple[ProbeUpload, int]:
-    """Open a session and a stream; return the id of the BLOB column, too."""
+    """Open a session and a stream; return the upload and the id of the BLOB column."""
     upload = ProbeUpload(asker, table)
     schema = upload.open().need().members.get("TableSchema") or {}
     return upload, decode_nested(schema).blob_ids["b"]
@@ -189,7 +189,7 @@ def _send_blob(upload: ProbeUpload, column: int, partition: str = "") -> Respons
 
 
 def _reference(asker: Asker) -> str:
-    """Write one row with one blob; return its reference as read back: eight requests."""
+    """Write one row with a blob; return its reference as read back. Sends eight requests."""
     upload, column = _blob_stream(asker, "blobs")
     uploaded = _send_blob(upload, column).need().members.get("BlobReference")
     found = BlobReference.from_text(str(uploaded))
@@ -203,15 +203,15 @@ def _reference(asker: Asker) -> str:
     return text
 
 
-@asks(f"Does one BlobRead take {MANY} references?", {"refused": False, "whole": True}, "blobs")
+@asks(f"Does BlobRead accept {MANY} references?", {"refused": False, "whole": True}, "blobs")
 def _blob_references(asker: Asker) -> Observation:
     body = {"BlobReferences": [_reference(asker)] * MANY}
     found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
-    # blocks with checksums add bytes: the size shows it
+    # block checksums add bytes, so the size reveals them
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 
-@asks("Which sign separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")
+@asks("What separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")
 def _blob_partition_values(asker: Asker) -> Observation:
     upload, column = _blob_stream(asker, "blob_parts")
     signs = {"comma": ",", "slash": "/"}

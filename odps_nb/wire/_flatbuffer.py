@@ -1,7 +1,7 @@
-"""A minimal, bounds-checked flatbuffers reader: what an Arrow message needs, no more.
+"""A minimal, bounds-checked flatbuffers reader with only what Arrow messages need.
 
-A table points back at its vtable, and its fields forward: at strings, tables and vectors. An offset
-outside of the buffer is a `FramingError`.
+A table holds a backward offset to its vtable and forward offsets to its strings, tables and
+vectors. An offset outside of the buffer raises `FramingError`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def root(data: bytes) -> int:
 
 
 def fields_of(data: bytes, table: int, count: int) -> tuple[int, ...]:
-    """Return the offsets of the first ``count`` fields of a table; 0 for those at their default.
+    """Return the offsets of the first ``count`` fields of a table; 0 for absent fields.
 
-    In one go: what is asked of every message of a stream.
+    Reads all of them in one step, because this runs for every message of a stream.
     """
     vtable = table - read(_I32, data, table)
     known = min(count, max(0, (read(_U16, data, vtable) - 3) // 2))
@@ -40,7 +40,7 @@ def _slots(count: int) -> Struct:
 
 
 def field_at(data: bytes, table: int, slot: int) -> int:
-    """Return the offset of a field of a table; 0 when it is left at its default."""
+    """Return the offset of a field of a table; 0 if the field is absent."""
     vtable = table - read(_I32, data, table)
     place = 4 + 2 * slot
     if place >= read(_U16, data, vtable):
@@ -50,18 +50,18 @@ def field_at(data: bytes, table: int, slot: int) -> int:
 
 
 def number(kind: Struct, data: bytes, table: int, slot: int) -> int:
-    """Return the value of a field; 0 when it is left at its default."""
+    """Return the value of a field; 0 if the field is absent."""
     at = field_at(data, table, slot)
     return read(kind, data, at) if at else 0
 
 
 def table_at(data: bytes, table: int, slot: int) -> int:
-    """Return the offset of the table that a field points at; 0 when there is none."""
+    """Return the offset of the table that a field points to; 0 if the field is absent."""
     return follow(data, field_at(data, table, slot))
 
 
 def follow(data: bytes, at: int) -> int:
-    """Return the offset that the field at ``at`` points at; 0 when there is no field."""
+    """Return the offset that the field at ``at`` points to; 0 if ``at`` is 0."""
     return at + read(_U32, data, at) if at else 0
 
 
@@ -73,20 +73,20 @@ def tables(data: bytes, table: int, slot: int) -> list[int]:
 
 
 def pairs(data: bytes, at: int) -> list[tuple[int, int]]:
-    """Return the members of a vector of structs of two int64, which the field at ``at`` names."""
+    """Return the items of the vector at the field ``at``; each is a struct of two int64."""
     start, count = _vector(data, at, _PAIR.size)
     return list(_PAIR.iter_unpack(data[start : start + count * _PAIR.size]))
 
 
 def text(data: bytes, table: int, slot: int) -> bytes:
-    """Return the bytes of a string; none when there is none."""
+    """Return the bytes of a string; empty if the field is absent."""
     start, count = _vector(data, field_at(data, table, slot), 1)
     return data[start : start + count]
 
 
 def read(kind: Struct, data: bytes, at: int) -> int:
     """Return the number at an offset."""
-    if at < 0:  # which Python would count from the end
+    if at < 0:  # Python would index from the end
         raise _outside()
     try:
         value: int = kind.unpack_from(data, at)[0]
@@ -96,7 +96,7 @@ def read(kind: Struct, data: bytes, at: int) -> int:
 
 
 def _vector(data: bytes, at: int, size: int) -> tuple[int, int]:
-    """Return the offset of the first member of a vector, and the number of members."""
+    """Return the offset of the first item of a vector, and the number of items."""
     vector = follow(data, at)
     if not vector:
         return 0, 0

@@ -1,6 +1,6 @@
 """The parts of a blob frame: header JSON, footer JSON, running checksums, events, records.
 
-Pure values of ``docs/protocol.md`` section 6.2; `odps_nb.wire.frames` puts them in order.
+``docs/protocol.md`` section 6.2. `odps_nb.wire.frames` combines them into frames.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from odps_nb.wire.crc32 import crc32
 from odps_nb.wire.json_fields import Fields, load_object
 
 RETAINED_BYTES = 8 << 20
-"""Bytes of a blob that are kept until its footer says which checksum counts."""
+"""Maximum bytes of a blob to keep until its footer names the kind of checksum."""
 DEFAULT_MAX_HEADER = 1 << 20
-"""Bytes of a header or footer JSON that are accepted."""
+"""Maximum bytes of the JSON of a header or footer."""
 DEFAULT_MAX_BLOB = 1 << 40
-"""Bytes of one blob that are accepted; a larger length counts as damage."""
+"""Maximum bytes of one blob; a larger length is treated as damage."""
 
 LENGTH = Struct("<q")
-"""Format (``struct``) of every length in a frame."""
+"""``struct`` format of every length in a frame."""
 
 
 class ChecksumKind(str, Enum):
@@ -40,11 +40,11 @@ class ChecksumKind(str, Enum):
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # the index is the number on the wire
+_KINDS = tuple(ChecksumKind)  # the index is the value of "Type" in a footer
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
-    """Return the JSON object in ``data``, which is UTF-8; no bytes at all stand for ``{}``."""
+    """Parse ``data``, UTF-8, as a JSON object; empty ``data`` is ``{}``."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -55,13 +55,13 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
-    """Return a text that need not be valid Unicode: a file name may hold half a surrogate pair."""
+    """Return a text member, valid Unicode or not; file names may contain lone surrogates."""
     value = fields.get(key)
     return (value or None) if isinstance(value, str) else known.optional_text(key)
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Return the length of a header or footer that may be read."""
+    """Return the length of a header or footer, or raise if it is negative or above ``limit``."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
@@ -69,13 +69,13 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
             f"the {what} of frame {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,
-            hint="the stream is damaged, or not framed; else raise max_header",
+            hint="raise max_header, unless the stream is damaged or not framed",
         )
     return size
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
-    """Return the length of a blob that may be read; raises like `check_json_size`."""
+    """Return the length of a blob; raises like `check_json_size`."""
     if size < 0:
         raise FramingError(f"the data of frame {index} has the length {size}")
     if size > limit:
@@ -83,17 +83,17 @@ def check_data_size(size: int, limit: int, index: int) -> int:
             f"blob {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,
-            hint="the stream is damaged, or not framed; else raise max_blob",
+            hint="raise max_blob, unless the stream is damaged or not framed",
         )
     return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameHeader:
-    """The header of one frame; ``None`` leaves a key out.
+    """The header of one frame; a key that is ``None`` is omitted.
 
-    An upload always names ``partition_values`` (``"key=value"`` texts, maybe none) and
-    ``column_index`` (the column id of the write schema); a download has neither.
+    Uploads always have ``partition_values`` (a list of ``"key=value"``, possibly empty) and
+    ``column_index`` (the column id of the write schema); downloads have neither.
     """
 
     partition_values: tuple[str, ...] | None = None
@@ -103,7 +103,7 @@ class FrameHeader:
     custom_file_name: str | None = None
 
     def encode(self) -> bytes:
-        """Return the header's JSON, spelled as pyodps spells it."""
+        """Return the header's JSON, formatted as pyodps formats it."""
         key = self.distribution_key
         fields = {
             "PartitionValues": None if self.partition_values is None else [*self.partition_values],
@@ -116,7 +116,7 @@ class FrameHeader:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> FrameHeader:
-        """Check the types of a parsed header; unknown keys are left alone."""
+        """Check the types of a parsed header; unknown keys are ignored."""
         known = Fields(fields, "frame header", FramingError)
         values = known.texts("PartitionValues") if "PartitionValues" in known else None
         key = known.optional_text("DistributionKey")
@@ -135,13 +135,13 @@ class FrameHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """The footer of one frame: which checksum, and its value."""
+    """The footer of one frame: the kind of checksum and its value."""
 
     kind: ChecksumKind = ChecksumKind.NONE
     value: int | str | None = None
 
     def encode(self) -> bytes:
-        """Return the footer's JSON, spelled as pyodps spells it."""
+        """Return the footer's JSON, formatted as pyodps formats it."""
         checksum: dict[str, int | str | None] = {"Type": _KINDS.index(self.kind)}
         if self.kind is ChecksumKind.CRC32:
             checksum["Crc32"] = self.value
@@ -151,10 +151,10 @@ class Footer:
 
     @classmethod
     def decode(cls, data: bytes) -> Footer:
-        """Parse a footer; no checksum in it is the kind ``NONE``."""
+        """Parse a footer; the kind is ``NONE`` if it has no checksum."""
         fields = Fields(parse_json_object(data, "frame footer"), "frame footer", FramingError)
         checksum = fields.inner("Checksum")
-        number = checksum.integer("Type", -1 if "Type" in iter(checksum) else 0)  # null: refused
+        number = checksum.integer("Type", -1 if "Type" in iter(checksum) else 0)  # null is refused
         if not 0 <= number < len(_KINDS):
             raise FramingError(f"unknown checksum type {number!r} in a frame footer")
         kind = _KINDS[number]
@@ -172,7 +172,7 @@ class Footer:
 
 
 class RunningChecksum:
-    """Checksums of one blob's data on its way."""
+    """Computes checksums of one blob incrementally."""
 
     __slots__ = ("_crc", "_kinds", "_md5", "_pieces")
 
@@ -184,16 +184,16 @@ class RunningChecksum:
 
     @classmethod
     def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
-        """Make one for data whose checksum is known only from the footer behind it.
+        """Make one for a download, where the kind of checksum is known only at the footer.
 
-        Up to `RETAINED_BYTES` the data is kept until then. A larger blob has CRC-32 computed as
-        it goes by, and MD5 (0.6 GB/s, an order slower than all else) only ``with_md5``.
+        Up to `RETAINED_BYTES` the data is kept until the footer. For a larger blob, CRC-32 is
+        computed as data arrives, and MD5 (0.6 GB/s, ten times slower) only ``with_md5``.
         """
         kinds = (ChecksumKind.CRC32, ChecksumKind.MD5) if with_md5 else (ChecksumKind.CRC32,)
         return cls(*kinds, keep=length <= RETAINED_BYTES)
 
     def update(self, piece: BytesLike) -> None:
-        """Take the next bytes of the blob; what is not ``bytes`` may change afterwards."""
+        """Add the next bytes of the blob. The caller may reuse a mutable buffer afterwards."""
         if self._pieces is None:
             self._run(piece)
         else:
@@ -207,11 +207,11 @@ class RunningChecksum:
             self._md5.update(piece)
 
     def footer(self, kind: ChecksumKind) -> Footer:
-        """Return the footer for the data so far, which ends it."""
+        """Finish, and return the footer for the data added so far."""
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Compare with the footer; ``False`` when nothing could be compared."""
+        """Compare with the footer; ``False`` if there is no checksum to compare."""
         actual = self._value(footer.kind)
         if actual is None:
             return False
@@ -221,7 +221,7 @@ class RunningChecksum:
                 f"{footer.value}",
                 expected=footer.value,
                 actual=actual,
-                hint="fetch it again; if it repeats, the blob was damaged before it was stored",
+                hint="fetch it again; if that fails too, the blob was damaged before it was stored",
             )
         return True
 
@@ -234,22 +234,22 @@ class RunningChecksum:
             return None
         if kind is ChecksumKind.CRC32:
             return self._crc
-        self._run(b"")  # there is a digest even of nothing
+        self._run(b"")  # empty data has a digest, too
         digest: str = self._md5.hexdigest()
         return digest
 
 
-# -- events and records: tuples and slots, since some are made for each blob, however small ------
+# -- events and records: tuples and slots, because each small blob creates some of them ----------
 
 
 class BlobRecord:
-    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
+    """One whole blob. Only framed blobs have a ``mime_type`` and a ``custom_file_name``.
 
-    ``verified`` says that its checksums and its length were checked; it is false only for a single
-    blob in a body of unknown length. ``reference`` is the blob reference it was fetched by, and
-    ``request_id`` the service's id of the answer that brought it, where they are known.
+    ``verified``: whether its checksums and its length were checked; false only for a single blob
+    in a body of unknown length. ``reference``: the blob reference it was fetched with;
+    ``request_id``: the service's id of the response. Both are ``None`` if unknown.
 
-    It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has neither
+    Unpacks into ``data, mime_type`` like the SDK's record, and equals that pair if it has neither
     file name nor reference.
     """
 
@@ -274,7 +274,7 @@ class BlobRecord:
 
     @property
     def file_name(self) -> str | None:
-        """The same as ``custom_file_name``, under this package's own name for it."""
+        """Alias of ``custom_file_name``; the name used in this package."""
         return self.custom_file_name
 
     def __iter__(self) -> Iterator[Any]:
@@ -307,7 +307,7 @@ class BlobRecord:
 
 
 class BlobStart(NamedTuple):
-    """A blob begins; ``length`` (bytes) is ``None`` for a raw body, ``header`` its JSON."""
+    """A blob begins. ``length`` (bytes) is ``None`` for a raw body; ``header`` is its JSON."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
     content_type: str | None
@@ -317,7 +317,7 @@ class BlobStart(NamedTuple):
 
 
 class BlobData(NamedTuple):
-    """Some bytes of the current blob, never empty; where they are cut has no meaning."""
+    """The next bytes of the current blob, never empty; the boundaries have no meaning."""
 
     data: bytes
 

@@ -1,7 +1,7 @@
 """Fast path for many small blobs: decodes complete frames of a buffer in one tight loop.
 
-It raises nothing: at the first frame that is incomplete, unusual or wrong it stops, and
-`FrameDecoder` decodes that one.
+It never raises: it stops at the first frame that is incomplete, unusual or invalid, and
+`FrameDecoder` decodes that frame.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Seen = tuple[Mapping[str, Any], ChecksumKind]
 class FrameScanner:
     """Decodes complete frames of a buffer in one tight loop: the fast path for many small blobs.
 
-    Gives records of the frames that are complete in the buffer and whose checksums match; stops
-    before the first that is incomplete, unusual or wrong. `FrameDecoder` then decodes that one
-    step by step and, where something is wrong, raises the error.
+    Returns records of complete frames whose checksums match, and stops before the first frame that
+    is incomplete, unusual or invalid. `FrameDecoder` then decodes that frame step by step and
+    raises any error.
     """
 
     __slots__ = ("_headers", "_max_blob", "_max_header", "_template")
@@ -55,16 +55,16 @@ class FrameScanner:
     def scan(
         self, buffer: bytes, at: int, limit: int, seen: list[Seen] | None = None
     ) -> tuple[list[BlobRecord], int]:
-        """Return at most ``limit`` records that begin at ``at``, and where the next would.
+        """Return at most ``limit`` records from offset ``at``, and the offset of the next frame.
 
-        What the records do not say, header JSON and kind of checksum, is added to ``seen``.
+        The header JSON and the kind of checksum of each record are appended to ``seen``.
         """
-        # Every line of this loop is a tenth of the time that a blob of 512 bytes takes: a header
-        # like the one before is recognised, not parsed; a footer is spelled and compared.
+        # Each line of this loop costs about a tenth of the time for a 512-byte blob. So a header
+        # equal to the previous one is not parsed, and the expected footer is compared as bytes.
         records: list[BlobRecord] = []
         end, unpack, new, starts = len(buffer), LENGTH.unpack_from, BlobRecord, buffer.startswith
         max_blob, template, kind = self._max_blob, self._template, ChecksumKind.CRC32
-        head, head_size = b"\xff" * LENGTH.size, end + 1  # no header yet: this one fits nowhere
+        head, head_size = b"\xff" * LENGTH.size, end + 1  # no header yet: too long to match
         mime_type = file_name = header = None
         while len(records) < limit:
             if not starts(head, at):
@@ -97,7 +97,7 @@ class FrameScanner:
         return records, at
 
     def _next_head(self, buffer: bytes, at: int) -> bytes:
-        """Return length and JSON of the header at ``at``; empty when it is incomplete."""
+        """Return length and JSON of the header at ``at``; empty if the header is incomplete."""
         if at + LENGTH.size > len(buffer):
             return b""
         (size,) = LENGTH.unpack_from(buffer, at)

@@ -1,7 +1,7 @@
-"""Parses the metadata of an Arrow IPC message: what must be known before Arrow reads its body.
+"""Parses the metadata of an Arrow IPC message that must be checked before Arrow reads its body.
 
-Arrow columnar format, "Encapsulated message format": kind, length of the body, rows, lengths, and
-where the buffers lie. pyarrow checks the values.
+Arrow columnar format, "Encapsulated message format": kind, body length, rows, column lengths, and
+offsets of the buffers. pyarrow checks the values.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from odps_nb.wire._flatbuffer import (
 
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
-"""Columns of a stream, and what is nested in them, that are accepted."""
+"""Maximum number of fields in a schema, including nested ones."""
 
 # Fields, by number. Message: version, kind of header, header, length of the body, custom metadata;
 # RecordBatch: length, nodes, buffers, compression.
 _MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
-_DATA = 1  # of DictionaryBatch: a RecordBatch
-_ENDIANNESS, _FIELDS = 0, 1  # of Schema
-_NAME, _TYPE_KIND, _TYPE, _CHILDREN = 0, 2, 3, 5  # of Field
-_TIMESTAMP, _ZONE = 10, 1  # a kind of type, and its member
-_V4 = 3  # the value of MetadataVersion.V4
-_PROMISE = 8  # bytes in front of every compressed buffer
+_DATA = 1  # field of DictionaryBatch: its RecordBatch
+_ENDIANNESS, _FIELDS = 0, 1  # fields of Schema
+_NAME, _TYPE_KIND, _TYPE, _CHILDREN = 0, 2, 3, 5  # fields of Field
+_TIMESTAMP, _ZONE = 10, 1  # the type Timestamp, and its field timezone
+_V4 = 3  # MetadataVersion.V4
+_PROMISE = 8  # bytes of the decompressed size before every compressed buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpcMessage:
     """The metadata of a message; ``rows`` is 0 for all but record batches.
 
-    ``longest`` is the greatest length of a column or of what is nested in one, of a batch or a
-    dictionary. ``stored`` counts the bytes of all buffers. ``promises`` are the offsets in the body
-    of compressed buffers: the first eight bytes of each are its decompressed size.
+    ``longest`` is the greatest length of a column or nested column in a batch or dictionary.
+    ``stored`` is the total size of all buffers in bytes. ``promises`` are the body offsets of
+    compressed buffers: the first eight bytes of each are its decompressed size.
     """
 
     kind: int
@@ -57,7 +57,7 @@ class IpcMessage:
 
 
 def parse_message(metadata: bytes) -> IpcMessage:
-    """Read a message's flatbuffer."""
+    """Parse a message's flatbuffer."""
     version, kind_at, header_at, length_at, custom = fields_of(
         metadata, root(metadata), _MESSAGE_FIELDS
     )
@@ -71,7 +71,7 @@ def parse_message(metadata: bytes) -> IpcMessage:
     promises: tuple[int, ...] = ()
     if batch and kind in (RECORD_BATCH, DICTIONARY):
         if custom and version and read(I16, metadata, version) == _V4:
-            # the compression of Arrow 0.17, which pyarrow still supports
+            # Arrow 0.17 marked compression this way, and pyarrow still decompresses it
             raise FramingError("an Arrow batch of metadata version 4 has custom metadata")
         rows_at, nodes, buffers, compressed = fields_of(metadata, batch, _BATCH_FIELDS)
         rows = read(I64, metadata, rows_at) if rows_at else 0
@@ -107,7 +107,7 @@ def _require_schema(metadata: bytes, schema: int) -> None:
 
 
 def _require_text(name: bytes) -> None:
-    """Refuse names that are not UTF-8: pyarrow accepts them and fails when they are first used."""
+    """Raise unless the name is UTF-8: pyarrow accepts other bytes and fails on first use."""
     try:
         name.decode()
     except UnicodeDecodeError:
@@ -126,7 +126,7 @@ def _longest(metadata: bytes, nodes: int) -> int:
 def _buffers(
     metadata: bytes, buffers: int, body_length: int, least: int
 ) -> tuple[tuple[int, ...], int]:
-    """Return the offsets of the buffers that are not empty, and the total length of all."""
+    """Return the offsets of the non-empty buffers, and the total length of all buffers."""
     places, stored, end = [], 0, 0
     for offset, length in pairs(metadata, buffers):
         if not length:

@@ -1,7 +1,7 @@
 """Base classes of the push decoders of this package (no I/O, no clock, no threads).
 
-``feed`` and ``feed_eof`` return what can be decoded so far and do nothing else. After an error,
-or after ``feed_eof``, a decoder refuses every call: bytes after a defect cannot be trusted.
+``feed`` and ``feed_eof`` return what can be decoded so far and do nothing else. After an error or
+after ``feed_eof``, every call raises `StateError`: bytes after damage cannot be trusted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class PushDecoder(ABC, Generic[Out]):
         self._ended = False
 
     def feed(self, chunk: BytesLike) -> Out:
-        """Decode the next bytes, cut anywhere."""
+        """Decode the next bytes; chunks may end anywhere."""
         self._enter()
         out = self._feed(chunk)
         self._alive = True
         return out
 
     def feed_eof(self) -> Out:
-        """Declare the end of the input; return what was withheld, or raise if it is missing."""
+        """Declare the end of input; return the remaining output, or raise if input is missing."""
         self._enter()
         out = self._feed_eof()
         self._ended = True
@@ -44,8 +44,8 @@ class PushDecoder(ABC, Generic[Out]):
         if self._ended:
             raise StateError("this decoder has already reached the end of its stream")
         if not self._alive:
-            raise StateError("this decoder failed before; bytes after a defect cannot be decoded")
-        self._alive = False  # until the step that follows has succeeded
+            raise StateError("this decoder failed before; bytes after an error cannot be decoded")
+        self._alive = False  # until the decoding step succeeds
 
     @abstractmethod
     def _feed(self, chunk: BytesLike) -> Out: ...
@@ -55,14 +55,14 @@ class PushDecoder(ABC, Generic[Out]):
 
 
 class PieceDecoder(PushDecoder[bytes]):
-    """A decoder whose output can be far larger than its input; it gives it in pieces."""
+    """Base class of decoders whose output can be far larger than their input."""
 
     __slots__ = ()
 
     def pieces(self, chunk: BytesLike) -> Iterator[bytes]:
         """Yield what ``feed`` would return, in pieces of bounded size.
 
-        Consume all of it before the next call: a decoder left half-way refuses every call.
+        Consume the iterator fully before the next call; otherwise every call raises `StateError`.
         """
         self._enter()
         yield from self._pieces(memoryview(chunk).cast("B"))

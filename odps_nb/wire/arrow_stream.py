@@ -1,8 +1,8 @@
 """Checks that an Arrow IPC stream is complete: from its first message to its end marker.
 
-Reads the message envelope only: pyarrow parses the batches in higher layers, and accepts a
-stream that stops at a message boundary as complete (``docs/protocol.md`` section 5.5).
-Only the end marker proves the end.
+Reads the message envelope only; higher layers parse the batches with pyarrow. pyarrow accepts a
+stream that stops at a message boundary as complete (``docs/protocol.md`` section 5.5), so the end
+marker is required here.
 
 ::
 
@@ -20,32 +20,32 @@ from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
 CONTINUATION = b"\xff\xff\xff\xff"
-"""The four bytes in front of every message."""
+"""The four bytes before every message."""
 END_MARKER = CONTINUATION + b"\x00\x00\x00\x00"
 """A message of length zero: the end of the stream."""
 DEFAULT_MAX_METADATA = 16 << 20
-"""Bytes of one message's metadata that are accepted."""
+"""Maximum bytes of one message's metadata."""
 DEFAULT_MAX_BODY = 2 << 30
-"""Bytes of one batch that are accepted."""
+"""Maximum bytes of one batch as received."""
 DEFAULT_MAX_DECOMPRESSED = 512 << 20
-"""Bytes a batch may have decompressed: twice the largest ``MaxBatchRawSize`` of the service."""
+"""Maximum decompressed bytes of a batch: twice the largest ``MaxBatchRawSize``."""
 
 _PREFIX_SIZE = 8  # continuation and length of the metadata
 _PROMISE = 8
 _FREE_LENGTH = 1 << 20
-"""Values of a column without bytes, such as nulls, that are accepted in any case."""
+"""Number of values always accepted in a column that needs no bytes, such as nulls."""
 _BITS = 8
 
 
 class _BodyNeeds:
     """Adds up the decompressed sizes that the buffers of a body declare, while it is read.
 
-    A buffer that is not empty begins with an i64, its decompressed bytes or -1 for bytes as they
-    are. A body of 100 kB may declare gigabytes, and Arrow allocates what is declared.
+    A non-empty buffer begins with an i64: its decompressed size, or -1 if it is not compressed.
+    A body of 100 kB may declare gigabytes, and Arrow allocates the declared size.
 
-    Raises `OversizeError`: of `feed` and of the constructor: the buffers need more than
-    ``limit`` bytes together, or columns are longer than their bytes can account for;
-    `FramingError`: of `feed`: a length is negative.
+    Raises `OversizeError` (constructor and `feed`): the buffers together need more than ``limit``
+    bytes, or columns have more values than their bytes allow; `FramingError` (`feed`): a length
+    is negative.
     """
 
     __slots__ = ("_at", "_held", "_limit", "_longest", "_next", "_promised", "_promises", "_stored")
@@ -53,7 +53,7 @@ class _BodyNeeds:
     def __init__(self, message: IpcMessage, limit: int) -> None:
         self._promises, self._stored, self._longest = (
             message.promises,
-            message.stored,  # no more than the body, which has a limit of its own
+            message.stored,  # at most the body size, which is limited elsewhere
             message.longest,
         )
         self._limit = limit
@@ -68,7 +68,7 @@ class _BodyNeeds:
         return self._next == len(self._promises)
 
     def feed(self, view: memoryview) -> None:
-        """Read the next bytes of the body, cut anywhere."""
+        """Read the next bytes of the body; chunks may end anywhere."""
         end = self._at + len(view)
         while not self.known:
             start = self._promises[self._next] + len(self._held)
@@ -95,7 +95,7 @@ class _BodyNeeds:
                 f"decompressed, more than {self._limit}",
                 limit=self._limit,
                 actual=self._promised,
-                hint="read in smaller batches; or the stream is damaged",
+                hint="read in smaller batches, unless the stream is damaged",
             )
 
     def _check_lengths(self) -> None:
@@ -106,16 +106,16 @@ class _BodyNeeds:
                 f"an Arrow batch of {size} bytes claims a column of {self._longest} values",
                 limit=accounted,
                 actual=self._longest,
-                hint="read in smaller batches; or the stream is damaged",
+                hint="read in smaller batches, unless the stream is damaged",
             )
 
 
 class EndMarkerCheck:
     """Checks a stream while it is read: message by message, to its end marker.
 
-    Eight bytes inside a batch that look like the end marker do not count, and no byte may follow
-    the marker. What a compressed batch needs is known before Arrow decompresses it,
-    if Arrow is given the bytes afterwards.
+    Bytes inside a batch that look like the end marker are ignored, and no byte may follow the
+    marker. Feed bytes here before Arrow reads them: the decompressed size of a batch is then
+    checked before Arrow allocates it.
     """
 
     __slots__ = (
@@ -141,17 +141,17 @@ class EndMarkerCheck:
     ) -> None:
         self._max_metadata, self._max_body = max_metadata, max_body
         self._max_decompressed = max_decompressed
-        self._needs: _BodyNeeds | None = None  # of the current body
+        self._needs: _BodyNeeds | None = None  # sizes in the current body
         self._held = bytearray()
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
-        self._skip = 0  # bytes of a body still to come
+        self._skip = 0  # remaining bytes of the current body
         self._total = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
-        """Check the next bytes of the decoded stream, cut anywhere."""
+        """Check the next bytes of the decoded stream; chunks may end anywhere."""
         if self._state == "failed":
-            raise StateError("this stream failed before; bytes after a defect cannot be decoded")
+            raise StateError("this stream failed before; bytes after an error cannot be decoded")
         before, self._state = self._state, "failed"
         self._state = self._walk(memoryview(chunk).cast("B"), before)
         self._total += len(chunk)
@@ -218,12 +218,12 @@ class EndMarkerCheck:
 
     @property
     def total(self) -> int:
-        """Bytes read so far."""
+        """Number of bytes read so far."""
         return self._total
 
     @property
     def rows(self) -> int:
-        """Rows of the record batches begun so far."""
+        """Number of rows in the record batches begun so far."""
         return self._rows
 
     def require(self, *, rows: int | None = None) -> None:
@@ -233,7 +233,7 @@ class EndMarkerCheck:
                 f"the Arrow stream stops after {self._total} bytes without its end marker",
                 offset=self._total,
                 actual=self._total,
-                hint="batches are missing; read the split again or resume it",
+                hint="read the split again or resume it; batches are missing",
             )
         if rows is None or rows == self._rows:
             return
@@ -246,10 +246,10 @@ class EndMarkerCheck:
 def sniff_body(
     first4: BytesLike, content_encoding: str | Compression | None
 ) -> Literal["ipc"] | Compression:
-    """Tell a plain IPC stream from one inside a content coding (``docs/protocol.md`` section 5.5).
+    """Return the content coding of an IPC stream (``docs/protocol.md`` section 5.5).
 
-    ``first4``: the first four bytes of the body. ``content_encoding``: the header's value; must
-    agree with the bytes where it is present.
+    ``first4``: the first four bytes of the body. ``content_encoding``: the header's value, which
+    must agree with the bytes if it is present.
     """
     head = bytes(first4[:4])
     if len(head) < 4:

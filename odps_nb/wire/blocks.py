@@ -4,8 +4,8 @@
 
     | 4096 payload bytes | CRC32C, 4 bytes LE | 4096 … | CRC32C | 1…4095 bytes | CRC32C |
 
-Each CRC covers its own block only. This layer cannot detect a cut exactly after a complete block.
-The frames inside, or the length of the HTTP body, show it, and it is checked there.
+Each CRC covers its own block only. This layer cannot detect a body that is cut exactly after a
+complete block; the frame decoder and the HTTP body length detect that.
 
 Why one pass over n blocks is enough
 ------------------------------------
@@ -18,10 +18,10 @@ in another constant. With c(n) the CRC of n blocks and their trailers:
     c(1)   = A⁴(F) ^ F
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
 
-So one CRC over all 4100·n bytes is compared with c(n), and only on a mismatch each block is
-checked alone to find the damaged one. Nothing is lost by it: the guarantee of this polynomial
-(every error of one, two, three or any odd number of bits is found) holds up to 2³¹-1 bits,
-far beyond `RUN_BLOCKS`; any other damage is missed once in 2³², as it is per block.
+So one CRC over all 4100·n bytes is compared with c(n); only on a mismatch is each block checked
+separately to find the damaged one. This detects as much as before: the guarantee of this polynomial
+(it detects every error of one, two, three or any odd number of bits) holds up to 2³¹-1 bits,
+far beyond `RUN_BLOCKS`; any other damage is missed with probability 2⁻³², the same as per block.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from odps_nb.wire._push import BytesLike, PieceDecoder
 from odps_nb.wire.crc32c import IMPLEMENTATION, IS_FAST, crc32c
 
 BLOCK_SIZE = 4096
-"""Payload bytes of a whole block."""
+"""Payload bytes of a full block."""
 TRAILER_SIZE = 4
-"""Bytes of the checksum behind each block."""
+"""Bytes of the checksum after each block."""
 STORED_SIZE = BLOCK_SIZE + TRAILER_SIZE
-"""Bytes of a whole block on the wire."""
+"""Bytes of a full block on the wire, with its checksum."""
 RUN_BLOCKS = 256
-"""Blocks verified by one pass: 1 MiB, where the cost of a call no longer shows."""
+"""Blocks to verify in one pass: 1 MiB, enough to make the overhead of a call negligible."""
 
 _ONES = 0xFFFFFFFF
 _PAYLOAD = np.dtype(f"V{BLOCK_SIZE}")
 _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
-class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # same facts, wider
-    """The last, short block does not match: it was cut or damaged; which one is unknown."""
+class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # both bases have compatible fields
+    """The checksum of the last, short block does not match: it was either cut or damaged."""
 
 
 @cache
 def residue(count: int) -> int:
-    """Return the CRC32C that ``count`` whole blocks with correct checksums always have."""
+    """Return the CRC32C over ``count`` full, undamaged blocks with their checksums; a constant."""
     if count == 0:
         return 0
     if count == 1:
@@ -66,12 +66,12 @@ def residue(count: int) -> int:
 
 
 def _push_zeros(register: int, count: int) -> int:
-    # crc32c() inverts the register before and after; undo both to have the bare, linear step.
+    # crc32c() inverts the register before and after; undo both to get the linear step alone.
     return crc32c(bytes(count), register ^ _ONES) ^ _ONES
 
 
 def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> None:
-    """Check ``count`` whole blocks in one pass over ``count * 4100`` contiguous bytes."""
+    """Verify ``count`` full blocks in one pass over ``count * 4100`` contiguous bytes."""
     if len(stored) != count * STORED_SIZE:
         raise ValueError(f"{len(stored)} bytes are not {count} whole blocks")
     if crc32c(stored) == residue(count):
@@ -85,7 +85,7 @@ def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> Non
 
 
 def verify_tail(stored: BytesLike, *, block: int = 0) -> bytes:
-    """Return the payload of the last, short block (its CRC included in ``stored``)."""
+    """Verify the last, short block with its CRC, and return its payload."""
     offset, size = block * STORED_SIZE, len(stored) - TRAILER_SIZE
     if size <= 0:
         raise TruncatedError(
@@ -113,7 +113,7 @@ def _mismatch(
         offset=offset,
         expected=expected,
         actual=actual,
-        hint="fetch it again; the bytes were damaged or cut on their way",
+        hint="fetch it again; the bytes were damaged or cut in transit",
     )
     if not IS_FAST:
         error.add_note(f"CRC32C by {IMPLEMENTATION}")
@@ -121,27 +121,27 @@ def _mismatch(
 
 
 def strip_trailers(stored: BytesLike, count: int) -> bytes:
-    """Return the payloads of ``count`` whole, verified blocks; one strided copy."""
+    """Return the payloads of ``count`` full, verified blocks with one strided copy."""
     payloads: bytes = _payloads(stored, count, STORED_SIZE).tobytes()
     return payloads
 
 
 def strip_into(stored: BytesLike, count: int, target: memoryview) -> int:
-    """Copy the payloads of ``count`` whole, verified blocks into ``target``; return their size."""
+    """Copy the payloads of ``count`` full, verified blocks into ``target``; return their size."""
     _payloads(target, count, BLOCK_SIZE)[:] = _payloads(stored, count, STORED_SIZE)
     return count * BLOCK_SIZE
 
 
 def _payloads(memory: BytesLike, count: int, stride: int) -> np.ndarray[Any, Any]:
-    # Items of 4096 bytes each, so that numpy copies them block by block and not byte by byte.
+    # Items of 4096 bytes make numpy copy block by block instead of byte by byte.
     return np.ndarray((count,), _PAYLOAD, memory, 0, (stride,))
 
 
 class BlockDecoder(PieceDecoder):
-    """Verifies and strips CRC32C blocks, fed in any pieces.
+    """Verifies CRC32C blocks and removes their checksums; chunks may end anywhere.
 
     ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` that of the
-    last, short block. Linear in the bytes fed; holds less than one block between feeds.
+    last, short block. Runs in linear time and buffers less than one block between feeds.
     """
 
     __slots__ = ("_blocks", "_held")
@@ -161,7 +161,7 @@ class BlockDecoder(PieceDecoder):
         return done
 
     def _runs(self, chunk: BytesLike) -> list[tuple[BytesLike, int]]:
-        """Return verified runs of whole blocks, each with its number of blocks."""
+        """Return runs of full, verified blocks, each with its number of blocks."""
         runs: list[tuple[BytesLike, int]] = []
         view = memoryview(chunk).cast("B")
         if self._held:
@@ -199,7 +199,7 @@ class BlockDecoder(PieceDecoder):
 
 
 class BlockEncoder:
-    """Cuts a payload, fed in any pieces, into blocks with their checksums."""
+    """Splits a payload into blocks with their checksums; chunks may end anywhere."""
 
     __slots__ = ("_finished", "_held")
 
@@ -224,7 +224,7 @@ class BlockEncoder:
         return head + _encode_whole(view[:whole])
 
     def finish(self) -> bytes:
-        """Return the last, short block; empty when the payload filled its blocks."""
+        """Return the last, short block; empty if the payload ends with a full block."""
         self._check_open()
         self._finished = True
         if not self._held:
@@ -251,6 +251,6 @@ def _encode_whole(payload: BytesLike) -> bytes:
 
 
 def encode_blocks(payload: BytesLike) -> bytes:
-    """Return ``payload`` as blocks with their checksums; empty in, empty out."""
+    """Return ``payload`` as blocks with their checksums; empty if the payload is empty."""
     encoder = BlockEncoder()
     return encoder.feed(payload) + encoder.finish()

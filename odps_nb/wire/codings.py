@@ -1,7 +1,7 @@
 """zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
 
-A decoder takes concatenated frames as one stream, refuses an end inside a frame, and limits its
-total output. No byte at all is an empty stream.
+A decoder treats concatenated frames as one stream, raises if the input ends inside a frame, and
+limits its total output. Empty input is an empty stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.terms import Compression
 from odps_nb.wire._push import BytesLike, PieceDecoder
 
 HTTP_NAMES = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
-"""Names in ``Accept-Encoding`` and ``Content-Encoding``; no compression has none."""
+"""Names in ``Accept-Encoding`` and ``Content-Encoding``."""
 
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 LZ4_MAGIC = bytes.fromhex("04224d18")
@@ -33,7 +33,7 @@ _ZSTD_PROBE = zstandard.ZstdCompressor().compress(_PROBE)
 
 
 def from_http_name(name: str | None) -> Compression:
-    """Return the coding for a ``Content-Encoding`` value; absent or identity: none."""
+    """Return the coding for a ``Content-Encoding`` value; ``NONE`` if absent or identity."""
     text = (name or "identity").strip().lower()
     if text == "identity":
         return Compression.NONE
@@ -42,19 +42,19 @@ def from_http_name(name: str | None) -> Compression:
             return coding
     raise FramingError(
         f"the body has the unknown content coding {text!r}",
-        hint="a proxy may have changed it; the service sends zstd, x-lz4-frame or none",
+        hint="check for a proxy that changed it; the service sends zstd, x-lz4-frame or none",
     )
 
 
 def coding_of(content_encoding: str | Compression | None) -> Compression:
-    """Return a coding, given as such or as the value of a header."""
+    """Return a coding, given as a `Compression` or as the value of a header."""
     if isinstance(content_encoding, Compression):
         return content_encoding
     return from_http_name(content_encoding)
 
 
 def sniff(first4: BytesLike) -> Compression | None:
-    """Return the coding whose magic number ``first4`` is, or ``None``."""
+    """Return the coding that begins with the magic number ``first4``, or ``None``."""
     head = bytes(first4[:4])
     if head == ZSTD_MAGIC:
         return Compression.ZSTD
@@ -62,11 +62,11 @@ def sniff(first4: BytesLike) -> Compression | None:
 
 
 class Decoder(PieceDecoder):
-    """Decode one content coding; ``feed`` gives all output that is ready by now.
+    """Decodes one content coding; ``feed`` returns all output that is available.
 
-    Counts its output against ``max_output`` (bytes; ``None``: no limit) and raises
-    `OversizeError` before it holds more than a piece (1 MiB) beyond. ``pieces`` gives the
-    output in such pieces, for a stream of any size in bounded memory.
+    Raises `OversizeError` if the output exceeds ``max_output`` (bytes; ``None``: no limit), and
+    buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in such pieces, for
+    streams of any size in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")
@@ -97,7 +97,7 @@ class Decoder(PieceDecoder):
             raise FramingError(
                 f"the {self.name.value} stream is damaged: {error}",
                 offset=self._taken,
-                hint="fetch it again; the bytes were damaged on their way",
+                hint="fetch it again; the bytes were damaged in transit",
             ) from error
         self._taken += len(chunk)
 
@@ -120,18 +120,18 @@ class Decoder(PieceDecoder):
 class _Identity(Decoder):
     __slots__ = ()
     name = Compression.NONE
-    failure = FramingError  # there is none
+    failure = FramingError  # never raised
 
     def _decode(self, chunk: memoryview) -> Iterator[bytes]:
         yield bytes(chunk)
 
 
 class _NeedsInputError(Exception):
-    """All input that was fed is decoded."""
+    """All available input has been decoded."""
 
 
 class _Input:
-    """The input of a zstd reader: the rest of the chunk that was fed, and no end."""
+    """The input of a zstd reader: the rest of the fed chunk, without an end of file."""
 
     __slots__ = ("rest",)
 
@@ -154,7 +154,7 @@ class _Zstd(Decoder):
         super().__init__(max_output)
         library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self._input = _Input()
-        source: Any = self._input  # a file of which only `read` is called
+        source: Any = self._input  # a file object; only `read` is called
         self._reader = library.stream_reader(source, read_across_frames=True)
 
     def _decode(self, chunk: BytesLike) -> Iterator[bytes]:
@@ -164,8 +164,8 @@ class _Zstd(Decoder):
                 yield self._reader.read1(MAX_PIECE)
 
     def _is_inside_frame(self) -> bool:
-        # The library does not tell. A frame behind the end gives its content at a boundary only;
-        # in two parts, since libzstd decodes a whole frame even behind half a frame header.
+        # The library has no such query. So feed one more frame: it is decoded only at a boundary.
+        # Feed it in two parts, since libzstd decodes a whole frame even after half a frame header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:
             return b"".join(piece for part in parts for piece in self._decode(part)) != _PROBE
@@ -208,7 +208,7 @@ def decoder(name: Compression | str | None, *, max_output: int | None = None) ->
 
 
 class Encoder:
-    """Encodes one content coding: call ``feed`` any number of times, ``finish`` once."""
+    """Encodes one content coding: call ``feed`` any number of times, then ``finish`` once."""
 
     __slots__ = ("_compress", "_flush", "_head")
 
@@ -219,12 +219,12 @@ class Encoder:
         self._head: bytes | None = head
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Encode more bytes; return the coded bytes that are ready."""
+        """Encode more bytes; return the encoded bytes that are available."""
         head, self._head = self._taken(), b""
         return head + self._compress(chunk)
 
     def finish(self) -> bytes:
-        """End the stream; return the rest of it."""
+        """End the stream; return the remaining bytes."""
         head, self._head = self._taken(), None
         return head + self._flush()
 
@@ -235,7 +235,7 @@ class Encoder:
 
 
 def encoder(name: Compression | str | None) -> Encoder:
-    """Make an encoder; its frames carry a checksum of the content."""
+    """Make an encoder; its frames have a checksum of the content."""
     frame: Any
     match Compression.of(name):
         case Compression.ZSTD:
@@ -243,7 +243,7 @@ def encoder(name: Compression | str | None) -> Encoder:
             return Encoder(frame.compress, frame.flush)
         case Compression.LZ4:
             frame = lz4.frame.LZ4FrameCompressor(content_checksum=True)
-            # The frame is begun here, so that an empty stream is a valid frame too.
+            # Begin the frame here, so that an empty stream is a valid frame.
             return Encoder(frame.compress, frame.flush, frame.begin())
         case _:
             return Encoder(bytes, bytes)

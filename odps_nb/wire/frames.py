@@ -1,11 +1,11 @@
-"""Blob frames: decoder to events, encoder (``docs/protocol.md`` sections 6.2, 6.4).
+"""Blob frames: a decoder to events, and an encoder (``docs/protocol.md`` sections 6.2, 6.4).
 
 ::
 
     | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
 
-The caller tells whether a body is framed, from the number of blobs requested: one is raw, none or
-several are framed. A cut on a frame boundary is detected only by that number.
+The number of requested blobs tells whether a body is framed: one is raw, none or several are
+framed. Only that number reveals a body that was cut on a frame boundary.
 """
 
 # ruff: noqa: F401
@@ -52,7 +52,7 @@ class _Part(Enum):
 
 
 class RawDecoder(PushDecoder[list[BlobEvent]]):
-    """Decodes one raw blob, the body for a single reference, to events."""
+    """Decodes a raw body (one blob for a single reference) to events."""
 
     __slots__ = ("_length", "_max_blob", "_started")
 
@@ -83,13 +83,13 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
 class FrameDecoder(PushDecoder[list[BlobEvent]]):
     """Decodes frames to events.
 
-    ``expected_count``: how many frames the body must hold; ``None`` for any number (an upload: the
-    server does not know), and then a cut on a frame boundary is the transport's business.
-    ``max_header``: bytes of a header or footer JSON that are accepted. ``max_blob``: bytes of one
-    blob that are accepted.
+    ``expected_count``: number of frames that the body must have; ``None`` for any number (in an
+    upload, where the server cannot know). The transport must then detect a cut on a frame boundary.
+    ``max_header``: maximum bytes of the JSON of a header or footer. ``max_blob``: maximum bytes of
+    one blob.
 
-    Blobs over 8 MiB are checked against an MD5 footer only when an earlier footer of the stream had
-    one; `BlobEnd.verified` says so.
+    An MD5 footer of a blob over 8 MiB is checked only if an earlier footer of the stream was MD5;
+    see `BlobEnd.verified`.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         super().__init__()
         if expected_count is not None and expected_count < 0:
             raise ValueError(
-                f"expected_count is {expected_count}; a number of frames is at least 0"
+                f"expected_count is {expected_count}; the number of frames must be at least 0"
             )
         self._expected_count = expected_count
         self._max_header, self._max_blob = max_header, max_blob
         self._with_md5 = False
         self._scanner = FrameScanner(max_header=max_header, max_blob=max_blob)
         self._index = 0
-        self._offset = 0  # of the next byte, for errors
+        self._offset = 0  # position of the next byte, for errors
         self._part = _Part.HEADER_LENGTH
         self._wanted = LENGTH.size
         self._held = bytearray()
@@ -119,11 +119,11 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
     @property
     def wanted(self) -> int:
-        """Bytes that are missing of the header, length, data or footer that comes next."""
+        """Number of bytes that the current length, header, data or footer still needs."""
         return self._wanted - len(self._held)
 
     def feed_data(self, piece: BytesLike) -> None:
-        """Take data of the current blob without an event for it; at most `wanted` bytes."""
+        """Add data of the current blob without an event; at most `wanted` bytes."""
         self._checksum.update(piece)
         self._wanted -= len(piece)
         self._offset += len(piece)
@@ -133,9 +133,9 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
     def scan(
         self, buffer: bytes, at: int, seen: list[Seen] | None = None, *, leave: int = 0
     ) -> tuple[list[BlobRecord], int]:
-        """Decode the complete frames of ``buffer`` that begin at ``at``, but the last ``leave``.
+        """Decode the complete frames in ``buffer`` from ``at``, except the last ``leave`` frames.
 
-        Returns their records and where the next frame begins; only between two frames.
+        Call it only between two frames. Returns the records and the offset of the next frame.
         """
         expected = sys.maxsize if self._expected_count is None else self._expected_count
         records, stop = self._scanner.scan(buffer, at, expected - self._index - leave, seen)
@@ -166,7 +166,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         return events
 
     def _take_whole(self, data: bytes, at: int, events: list[BlobEvent]) -> int:
-        """Decode the frames that are complete in ``data``; return their size."""
+        """Decode the complete frames in ``data``; return their total size."""
         if self._part is not _Part.HEADER_LENGTH or self._held:
             return 0
         seen: list[Seen] = []
@@ -258,7 +258,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameEncoder:
-    """Encodes one frame; its data may come in any pieces, its checksum is computed on the way."""
+    """Encodes one frame, with an incremental checksum; chunks of data may end anywhere."""
 
     def __init__(
         self,
@@ -268,26 +268,26 @@ class FrameEncoder:
         checksum: ChecksumKind = ChecksumKind.CRC32,
     ) -> None:
         if length < 0:
-            raise ValueError(f"length is {length}; data has at least 0 bytes")
+            raise ValueError(f"length is {length}; it must be at least 0")
         self._header, self._length, self._kind = header, length, checksum
         self._left = length
         self._checksum = RunningChecksum(checksum)
         self._state = "new"
 
     def begin(self) -> bytes:
-        """Return the frame's first bytes: header and length of the data."""
+        """Begin the frame: return the header and the length of the data."""
         self._move("new", "open")
         header = self._header.encode()
         return LENGTH.pack(len(header)) + header + LENGTH.pack(self._length)
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Encode the next data; returned as it goes over the wire."""
+        """Add the next data; return the bytes to send."""
         self._move("open", "open")
         self._left -= len(chunk)
         if self._left < 0:
             self._state = "dead"
             raise FramingError(
-                f"the source gives more than the {self._length} bytes announced",
+                f"the source has more than the {self._length} bytes announced",
                 hint="pass the right size, or the whole content",
             )
         piece = bytes(chunk)
@@ -299,7 +299,7 @@ class FrameEncoder:
         self._move("open", "dead")
         if self._left:
             raise FramingError(
-                f"the source gave {self._length - self._left} of {self._length} bytes announced",
+                f"the source has {self._length - self._left} of {self._length} bytes announced",
                 hint="pass the right size, or the whole content",
             )
         footer = self._checksum.footer(self._kind).encode()

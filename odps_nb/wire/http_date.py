@@ -7,12 +7,12 @@ from email.utils import formatdate, parsedate_to_datetime
 
 
 def format_date(now: float) -> str:
-    """Format seconds of the epoch as ``Thu, 20 Nov 2025 22:04:05 GMT``."""
+    """Format epoch seconds as ``Thu, 20 Nov 2025 22:04:05 GMT``."""
     return formatdate(now, usegmt=True)
 
 
 def parse_date(text: str) -> float | None:
-    """Parse a date in any of the three forms of HTTP; ``None`` if it is not one."""
+    """Parse a date in any of the three formats of HTTP; return ``None`` if it is invalid."""
     try:
         found = parsedate_to_datetime(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -1,8 +1,8 @@
 """Reads members of JSON objects with their types checked.
 
-A missing or null member gives the default, an unknown member is ignored. A member of the wrong type
-is a `FramingError` in an answer, and in a request an `InvalidRequestError` with the status and code
-to answer (``docs/protocol.md`` sections 3 and 8.2).
+A missing or null member has its default; an unknown member is ignored. A member of the wrong type
+raises `FramingError` in a response and, in a request, `InvalidRequestError` with the status and
+code to send (``docs/protocol.md`` sections 3 and 8.2).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Refuse = Callable[[str], OdpsNbError]
 
 
 def in_answer(message: str) -> FramingError:
-    """Make the error for a malformed answer."""
-    return FramingError(message, hint="the server does not speak the Storage API as documented")
+    """Make the error for a malformed response."""
+    return FramingError(message, hint="check the endpoint: this is not a Storage API response")
 
 
 def in_request(message: str) -> InvalidRequestError:
@@ -38,10 +38,10 @@ def dump(value: object) -> bytes:
 def parse_object(
     body: bytes, what: str, refuse: Refuse = in_answer, *, max_bytes: int = MAX_JSON_BYTES
 ) -> Fields:
-    """Read one JSON object; an empty body is an empty object.
+    """Parse one JSON object; an empty body is an empty object.
 
-    ``what``: name of the document in error messages. ``refuse``: makes the error to raise:
-    `in_answer` or `in_request`. ``max_bytes``: a longer body is refused unread.
+    ``what``: name of the document in error messages. ``refuse``: function that makes the error to
+    raise: `in_answer` or `in_request`. ``max_bytes``: raise without parsing if the body is longer.
     """
     return Fields(load_object(body, what, refuse, max_bytes=max_bytes), what, refuse)
 
@@ -49,7 +49,7 @@ def parse_object(
 def load_object(
     body: bytes, what: str, refuse: Refuse, *, max_bytes: int = MAX_JSON_BYTES
 ) -> dict[str, Any]:
-    """Read one JSON object as it is; the arguments are those of `parse_object`."""
+    """Parse one JSON object to a dict; the arguments are those of `parse_object`."""
     if len(body) > max_bytes:
         raise refuse(f"{what} has {len(body)} bytes of JSON, more than {max_bytes}")
     if not body.strip():
@@ -64,15 +64,15 @@ def load_object(
 
 
 def _no_constant(name: str) -> NoReturn:
-    # Python would take NaN and Infinity, which are not JSON.
+    # Python would accept NaN and Infinity, which are not JSON.
     raise ValueError(f"{name} is not a JSON value")
 
 
 class Fields:
     """A JSON object read member by member; ``what`` names it in errors.
 
-    Getters return ``""``, ``0`` or ``()`` for an absent member, or the default that they are given;
-    the ``need_`` getters raise.
+    For an absent member, getters return ``""``, ``0`` or ``()``, or the given default; ``need_``
+    getters raise.
     """
 
     __slots__ = ("_members", "_refuse", "what")
@@ -104,28 +104,28 @@ class Fields:
         return self.text(key) or None
 
     def need_text(self, key: str) -> str:
-        """Return a string member; a missing or empty one is an error."""
+        """Return a string member; raise if it is missing or empty."""
         value = self.text(key)
         if not value:
             raise self.fail(key, "is missing")
         return value
 
     def loose_text(self, key: str) -> str | None:
-        """Return a string member that may also be spelled as an integer; absent is ``None``."""
+        """Return a string member, which may also be an integer; ``None`` if absent."""
         value = self._members.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(self._integer(key, value))
         return self.optional_text(key)
 
     def header_text(self, key: str) -> str | None:
-        """Return text that will be sent back as a header: visible ASCII; absent is ``None``."""
+        """Return text to send back as a header: visible ASCII; ``None`` if absent."""
         value = self.optional_text(key)
         if value is not None and not (value.isascii() and value.isprintable()):
-            raise self.fail(key, "cannot be a header")
+            raise self.fail(key, "is not valid in a header")
         return value
 
     def simple(self, key: str) -> str | None:
-        """Return text, a number or a boolean as text; anything else is ``None``."""
+        """Return a string, number or boolean as text; ``None`` for anything else."""
         value = self._members.get(key)
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -134,7 +134,7 @@ class Fields:
         return self._text(key, value) if isinstance(value, str) else None
 
     def integer(self, key: str, default: int = 0) -> int:
-        """Return an integer member that fits into 64 bits, signed."""
+        """Return an integer member; raise if it does not fit a signed 64-bit integer."""
         value = self._members.get(key)
         return default if value is None else self._integer(key, value)
 
@@ -143,7 +143,7 @@ class Fields:
         return self.integer(key) if key in self else None
 
     def loose_integer(self, key: str) -> int | None:
-        """Return an integer member that may also be spelled as text; absent is ``None``."""
+        """Return an integer member, which may also be text; ``None`` if absent."""
         value = self._members.get(key)
         if isinstance(value, str):
             try:
@@ -153,7 +153,7 @@ class Fields:
         return None if value is None else self._integer(key, value)
 
     def boolean(self, key: str, *, default: bool) -> bool:
-        """Return ``true`` or ``false``; the words as text count too, as the Java SDK sends them."""
+        """Return a boolean member; ``"true"`` and ``"false"`` are accepted for the Java SDK."""
         value = self._members.get(key)
         if value is None:
             return default
@@ -172,7 +172,7 @@ class Fields:
         return tuple(self._integer(key, item) for item in self._list(key))
 
     def inner(self, key: str) -> Fields:
-        """Return an inner object; absent is an empty one."""
+        """Return a nested object; an empty one if absent."""
         value = self._members.get(key)
         return self._inner(key, {} if value is None else value)
 
@@ -181,7 +181,7 @@ class Fields:
         return [self._inner(f"{key}[{i}]", item) for i, item in enumerate(self._list(key))]
 
     def mapping(self, key: str) -> dict[str, object] | None:
-        """Return an inner object unchecked, to be passed on unchanged; absent is ``None``."""
+        """Return a nested object as is, to be sent unchanged; ``None`` if absent."""
         value = self._members.get(key)
         if value is None or isinstance(value, dict):
             return value
@@ -206,7 +206,7 @@ class Fields:
         if not value.isascii():
             try:
                 value.encode()
-            except UnicodeEncodeError:  # JSON can spell half a surrogate pair, UTF-8 cannot
+            except UnicodeEncodeError:  # JSON can contain a lone surrogate, UTF-8 cannot
                 raise self.fail(key, "is not valid Unicode") from None
         return value
 

@@ -1,13 +1,13 @@
-"""Decodes the layers of a blob body, in the order found by its checksums.
+"""Decodes the layers of a blob body; finds their order by the checksums.
 
 ``docs/protocol.md`` section 6.4.
 
 ::
 
-    one body:  CRC blocks ( coding ( raw blob | frames ) )      the order of newer services
-               coding ( CRC blocks ( raw blob | frames ) )      the order of older descriptions
+    one body:  CRC blocks ( coding ( raw blob | frames ) )      in newer services
+               coding ( CRC blocks ( raw blob | frames ) )      in older descriptions
 
-Where the headers name a coding, the first block decides: when its checksum holds, CRC is
+If the headers name a coding, the first block decides: if its checksum matches, the CRC blocks are
 outermost. Without a coding both orders are the same bytes.
 """
 
@@ -27,13 +27,13 @@ _MAGIC_SIZE = 4
 
 
 def has_own_checksum(block: BytesLike) -> bool:
-    """Whether the last four bytes are the CRC32C of the bytes before."""
+    """Whether the last four bytes are the CRC32C of the bytes before them."""
     size = len(block) - TRAILER_SIZE
     return size > 0 and crc32c(block[:size]) == int.from_bytes(block[size:], "little")
 
 
 class _CodingInside(PieceDecoder):
-    """CRC blocks around a coding; without the coding's magic number there is none inside."""
+    """CRC blocks around a coding; without the coding's magic number the payload is uncompressed."""
 
     __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
 
@@ -50,7 +50,7 @@ class _CodingInside(PieceDecoder):
     def _pieces_eof(self) -> Iterator[bytes]:
         yield from self._decode(self._blocks.feed_eof())
         if self._decoder is None:
-            yield self._head  # too short for a magic number, so there is no coding
+            yield self._head  # too short for a magic number, so it is not compressed
         else:
             yield from self._decoder.pieces_eof()
 
@@ -91,13 +91,13 @@ def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield from pieces
     except ProtocolError as error:
         error.add_note(
-            "the first block fails its checksum as received: the coding was undone first"
+            "the checksum of the first block does not match, so the coding was decoded first"
         )
         raise
 
 
 class PayloadDecoder(PieceDecoder):
-    """Decodes blocks and coding of a blob body to verified payload, raw or framed."""
+    """Decodes the blocks and the coding of a blob body to the verified payload, raw or framed."""
 
     __slots__ = ("_coding", "_held", "_inner", "_max_output")
 
@@ -139,9 +139,9 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
     """Decodes a whole blob body (blocks, coding and frames) to events.
 
     ``content_encoding``: the header's value, or a `Compression`; ``None`` when the header is
-    absent. ``expected_count``: number of references asked for: one is raw, none or several are
-    framed. ``max_output``: bytes that the coding may decode to; ``None`` for no limit.
-    ``max_blob``: bytes of one blob that are accepted.
+    absent. ``expected_count``: number of requested references; a body for one is raw, others are
+    framed. ``max_output``: maximum bytes after decompression; ``None`` for no limit.
+    ``max_blob``: maximum bytes of one blob.
     """
 
     __slots__ = ("_frames", "_payload")
@@ -165,7 +165,7 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
     def events(self, chunk: BytesLike) -> Iterator[BlobEvent]:
         """Yield what ``feed`` would return, one by one, in bounded memory.
 
-        Consume all of it before the next call: a decoder left half-way refuses every call.
+        Consume the iterator fully before the next call; otherwise every call raises `StateError`.
         """
         self._enter()
         for piece in self._payload.pieces(chunk):

@@ -1,7 +1,7 @@
 """Table schemas as JSON, flat and nested (``docs/protocol.md`` section 3.11).
 
-The nested form has one object and one column id per level. A blob is uploaded with the id of its
-BLOB leaf, so ids are kept under paths such as ``c3.element.f2``.
+The nested form has one object and one column id per nesting level. A blob is uploaded with the id
+of its BLOB leaf, so ids are stored by paths such as ``c3.element.f2``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# a name in place of its number has its parts beside it, too
+# a type code by name, not by number, also has its parameters and subtypes in other members
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -80,10 +80,10 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Path -> column id of every BLOB leaf that has an id, e.g. ``{"c2.element": 2}``.
+        """Column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``; only known ids.
 
-        A BLOB in the key of a MAP is left out: the service accepts no blobs in keys, and the stock
-        client does not look there.
+        BLOBs in keys of a MAP are excluded: the service accepts no blobs in keys, and the stock
+        client ignores them.
         """
         return {
             path: self.column_ids[path]
@@ -94,7 +94,7 @@ class WriteSchema:
 
 
 def assign_column_ids(schema: TableSchema) -> TableSchema:
-    """Return the schema with the ids that `WriteSchema.of` gives its top-level columns."""
+    """Return the schema with the ids that `WriteSchema.of` assigns to top-level columns."""
     return WriteSchema.of(schema).schema
 
 
@@ -108,7 +108,7 @@ def _with_ids(schema: TableSchema, ids: Mapping[str, int]) -> TableSchema:
 
 
 def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
-    """Yield (path, type) of a column and of all that is nested in it, in pre-order."""
+    """Yield (path, type) of a column and of all its nested levels, in pre-order."""
     yield path, type_
     for number, (name, inner) in enumerate(children_of(type_)):
         if keys or number or not isinstance(type_, MapType):
@@ -119,7 +119,7 @@ def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[
 
 
 def encode_flat(schema: TableSchema) -> dict[str, object]:
-    """Write the flat form; columns without an id get the one of `assign_column_ids`."""
+    """Write the flat form; columns without an id get one from `assign_column_ids`."""
     numbered = assign_column_ids(schema)
 
     def encode(columns: Iterable[Column], fallback: Iterable[Column]) -> list[dict[str, object]]:
@@ -141,7 +141,7 @@ def encode_flat(schema: TableSchema) -> dict[str, object]:
 
 
 def decode_flat(members: Mapping[str, object]) -> TableSchema:
-    """Read the flat form."""
+    """Parse the flat form."""
     fields = Fields(members, "DataSchema", in_answer)
     return TableSchema(
         columns=_flat_columns(fields, "DataColumns"),
@@ -178,7 +178,7 @@ def _column_id(fields: Fields) -> int | None:
 
 
 def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
-    """Write the nested form; a plain `TableSchema` is numbered first."""
+    """Write the nested form; a plain `TableSchema` gets ids by `WriteSchema.of` first."""
     full = WriteSchema.of(schema) if isinstance(schema, TableSchema) else schema
 
     def encode(columns: Iterable[Column]) -> list[dict[str, object]]:
@@ -189,7 +189,7 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
                 | {"Nullable": column.nullable}
-                # a partition key that rows name stands among both, perhaps with two ids
+                # a partition column that rows contain is in both lists, possibly with two ids
                 | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
@@ -224,7 +224,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
     }
     if isinstance(type_, DecimalType):
         if type_.precision is None:
-            # Absent, not 0: the stock client refuses a precision of 0.
+            # Omitted, not 0: the stock client rejects a precision of 0.
             del level["Precision"], level["Scale"]
         else:
             level |= {"Precision": type_.precision, "Scale": type_.scale or 0}
@@ -232,7 +232,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
 
 
 def decode_nested(members: Mapping[str, object]) -> WriteSchema:
-    """Read the nested form; errors as in `decode_flat`."""
+    """Parse the nested form; raises like `decode_flat`."""
     fields = Fields(members, "TableSchema", in_answer)
     ids: dict[str, int] = {}
     keys: list[str] = []
@@ -241,7 +241,7 @@ def decode_nested(members: Mapping[str, object]) -> WriteSchema:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
     def known(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Give columns without an id the one that another list has for their name."""
+        """Fill in missing column ids from the other list, by name."""
         return tuple(
             replace(one, column_id=ids.get(one.name)) if one.column_id is None else one
             for one in columns
@@ -303,7 +303,7 @@ def _decode_children(
     if defaults is None:
         names = [child.need_text("MemberName") for child in children]
         if len({name.casefold() for name in names}) < max(1, len(names)):
-            raise level.fail("SubTypes", "of a STRUCT have no or equal names")
+            raise level.fail("SubTypes", "of a STRUCT have missing or duplicate names")
     elif len(children) == len(defaults):
         pairs = zip(children, defaults, strict=True)
         names = [child.text("MemberName") or default for child, default in pairs]

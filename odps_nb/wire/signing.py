@@ -1,7 +1,7 @@
 """Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
 The canonical string is that of the stock clients, which decode the URL *before* they split the
-query; the verifier accepts the straightforward reading, too.
+query. The verifier also accepts the standard order: split first, then decode.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the end of datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Keys or tokens that sign requests; secrets are never in the repr, and it cannot be pickled.
+    """Keys or tokens that sign requests. The repr hides secrets, and pickling raises.
 
-    A bearer token alone is enough; otherwise ``access_id`` and ``access_key`` are needed,
-    ``sts_token`` with temporary keys, ``region`` for version 4, ``app_id`` and ``app_key`` for
+    A bearer token alone is sufficient. Otherwise ``access_id`` and ``access_key`` are required,
+    ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
     an application that acts for a user.
 
-    Raises `ConfigError`: a value has spaces or line breaks around or in it, as pasted ones do: it
-    would sign wrongly, or not fit into a header.
+    Raises `ConfigError`: a value contains spaces or line breaks, for example from pasting; the
+    signature would be wrong, or the header invalid.
     """
 
     access_id: str | None = None
@@ -53,15 +53,15 @@ class Credentials:
             value = getattr(self, name)
             if value and not (value.isascii() and value.isprintable() and " " not in value):
                 raise ConfigError(
-                    f"{name} contains characters that credentials never have",
+                    f"{name} contains characters that are invalid in credentials",
                     option=name,
-                    hint="look for spaces, quotes or line breaks pasted along with it",
+                    hint="check for pasted spaces, quotes or line breaks",
                 )
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise ConfigError(
             "credentials are never pickled",
-            hint="send the name of a profile, or Profile.as_options() where that is safe",
+            hint="send the name of a profile, or Profile.as_options() if that is safe",
         )
 
 
@@ -81,7 +81,7 @@ class _Resource(NamedTuple):
 
 
 def _resource_as_sent_by_clients(relative: str) -> _Resource:
-    # All of it is decoded, then split, then decoded again: this changes values with & or %.
+    # Clients decode, split, then decode again, which changes values that contain & or %.
     parts = urlparse(unquote(relative), allow_fragments=False)
     return _Resource(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
@@ -92,7 +92,7 @@ def _resource_read_plainly(relative: str) -> _Resource:
 
 
 def canonical_string(method: str, url: str, headers: Mapping[str, str], endpoint: str) -> str:
-    """Return the text that is signed (``docs/protocol.md`` section 2.1)."""
+    """Return the text to sign (``docs/protocol.md`` section 2.1)."""
     relative = url[len(endpoint.rstrip("/")) :]
     try:
         resource = _resource_as_sent_by_clients(relative)
@@ -133,7 +133,7 @@ def authorization(
     access_id, secret = credentials.access_id, credentials.access_key
     if not access_id or not secret:
         raise ConfigError(
-            "there is no access id and key to sign the request with",
+            "no access id and key are set to sign the request with",
             option="access_id" if not access_id else "access_key",
             hint="set ODPS_ACCESS_ID and ODPS_ACCESS_KEY, or name a profile",
         )
@@ -161,13 +161,13 @@ def sign(
     now: float,
     version: SignatureVersion = 2,
 ) -> dict[str, str]:
-    """Return the headers to add to a request, so that it is signed.
+    """Return the headers that sign a request.
 
     Raises `ConfigError`: credentials are incomplete.
 
     ``method``, ``url``, ``headers``, ``endpoint``: as in `canonical_string`; a ``Date`` is added if
-    there is none. ``credentials``: a bearer token is used instead of a signature when there is no
-    access id. ``now``: seconds of the epoch. ``version``: 2, or 4 where a region is known.
+    missing. ``credentials``: without an access id, the bearer token is sent instead of a signature.
+    ``now``: epoch seconds. ``version``: 2, or 4, which requires a region.
     """
     added: dict[str, str] = {}
     if not any(name.lower() == "date" for name in headers):
@@ -193,7 +193,7 @@ def _signature(key: bytes, text: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    # surrogatepass: a header of a peer may hold any bytes
+    # surrogatepass: a received header may contain any bytes
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -226,15 +226,15 @@ def verify(
 ) -> str:
     """Verify the signature of a request and return its access id.
 
-    Raises `AccessDeniedError`: ``status`` and ``code`` are those to answer with
+    Raises `AccessDeniedError` with the ``status`` and ``code`` to send
     (``docs/protocol.md`` section 8.2).
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
-    ``/``. ``keys``: secret of an access id, or ``None`` if it is unknown. ``prefixes``: paths that
-    a client's endpoint may end with, since they are not signed. ``now``, ``max_skew``: seconds of
-    the epoch, and how far ``Date`` may be from it. ``sts_tokens``: temporary token that must come
-    with an access id, or ``None`` if none must. ``bearers``: access id of a bearer token, or
-    ``None`` if it is unknown.
+    ``/``. ``keys``: returns the secret of an access id, ``None`` if unknown. ``prefixes``: paths
+    that a client's endpoint may end with; they are not signed. ``now``, ``max_skew``: epoch
+    seconds, and the maximum difference of ``Date`` in seconds. ``sts_tokens``: returns the
+    temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of
+    a bearer token, ``None`` if unknown.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:
@@ -249,7 +249,7 @@ def verify(
     key, matched = claim.key(secret), False
     for canonical in _candidates(method, path_and_query, lower, prefixes):
         expected = _bytes(_signature(key, canonical))
-        # Compare all: the time taken must not reveal which reading nearly matched.
+        # Compare all candidates, so that the timing does not reveal which one nearly matched.
         matched |= hmac.compare_digest(expected, _bytes(claim.signature))
     if not matched:
         raise _denied(403, "SignatureNotMatch", "the signature does not match the request")
@@ -282,7 +282,7 @@ def _candidates(
         for read in (_resource_as_sent_by_clients, _resource_read_plainly):
             try:
                 resource = read(relative)
-            except ValueError:  # urllib finds a broken host in paths such as //[
+            except ValueError:  # urllib reads paths such as //[ as an invalid host
                 continue
             yield _canonical(method, resource, headers)
 
@@ -304,7 +304,7 @@ def _check_date(text: str, day: str | None, now: float, max_skew: float) -> None
     if abs(now - sent) <= max_skew and (day is None or day in days):
         return
     expired = datetime.fromtimestamp(min(sent + max_skew, _LAST_SECOND), UTC)
-    # The stock client reads the whole message as key:value pairs.
+    # The stock client parses the whole message as key:value pairs.
     raise _denied(
         403,
         "RequestTimeTooSkewed",

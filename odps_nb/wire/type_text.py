@@ -1,7 +1,7 @@
 """Parses and formats MaxCompute type text and column lists (``docs/protocol.md`` section 3.11).
 
-A mistake in a text that a user wrote is an `ArgumentError` that shows the place. A text of a
-service that cannot be read is an unknown type.
+An invalid text of a user raises `ArgumentError` with the position. An invalid text of a service is
+an `UnknownType`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import shorten
 
-MAX_DEPTH = 32  # the service itself allows 20 levels
+MAX_DEPTH = 32  # the service allows 20 levels
 MAX_TEXT = 2**20
-MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: what decimal256 can hold
-MAX_VECTOR = 65536  # no source says how long a VECTOR may be
+MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: the maximum of decimal256
+MAX_VECTOR = 65536  # no source documents the limit
 
 _T = TypeCode
 _COMPOSITE = {_T.DECIMAL, _T.CHAR, _T.VARCHAR, _T.ARRAY, _T.MAP, _T.STRUCT, _T.VECTOR, _T.UNKNOWN}
@@ -54,9 +54,9 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'
 
 
 def parse_type(text: str) -> OdpsType:
-    """Parse type text, upper or lower case, e.g. ``MAP<string, decimal(10,2)>``.
+    """Parse type text, ignoring case, e.g. ``MAP<string, decimal(10,2)>``.
 
-    Raises `ArgumentError`: the text is not a type; the message shows the position of the mistake.
+    Raises `ArgumentError`: the text is not a type; the message shows the position.
     """
     parser = _Parser(text)
     found = parser.type(0)
@@ -65,10 +65,10 @@ def parse_type(text: str) -> OdpsType:
 
 
 def read_type(text: str | None) -> OdpsType:
-    """Parse type text that a service sent; what cannot be read of it is an `UnknownType`.
+    """Parse type text that a service sent; unreadable text becomes an `UnknownType`.
 
-    So is an empty text or none, which is shown as ``unknown``. An unknown type inside of ARRAY, MAP
-    or STRUCT leaves the types around it as they are.
+    ``None`` or an empty text becomes an `UnknownType` shown as ``unknown``. Inside ARRAY, MAP or
+    STRUCT, only the unreadable part is unknown.
     """
     if not (text and text.strip()):
         return UnknownType("unknown")
@@ -121,13 +121,13 @@ def format_type(type_: OdpsType) -> str:
 def format_columns(columns: Iterable[Column]) -> str:
     r"""Format a column list for a ``CREATE TABLE``; `parse_columns` parses it back.
 
-    Every name is back-quoted and every comment escaped, so no name can become SQL.
+    Names are back-quoted and comments escaped, which prevents SQL injection.
     """
     return ", ".join(_format_column(column) for column in columns)
 
 
 def format_text(text: str) -> str:
-    """Format a text as an SQL string literal, quoted and escaped."""
+    """Format a text as a quoted and escaped SQL string literal."""
     return "'" + "".join(_ESCAPED.get(char, char) for char in text) + "'"
 
 
@@ -159,7 +159,7 @@ class _Parser:
     def __init__(self, text: str, *, keeps_unknown: bool = False) -> None:
         self._text, self._keeps_unknown = text, keeps_unknown
         if len(text) > MAX_TEXT:
-            raise self.error(f"it has more than {MAX_TEXT} characters")
+            raise self.error(f"it is longer than {MAX_TEXT} characters")
         self._token = self._scan(0)
 
     def error(self, problem: str, *, hint: str | None = None) -> ArgumentError:
@@ -233,14 +233,14 @@ class _Parser:
             self._expect_sign("(")
         element = self._take("word", "float or double").lower()
         if element not in ("float", "double"):
-            raise self.error(f"{element!r} is not an element of VECTOR: float or double")
+            raise self.error(f"{element!r} is not a VECTOR element type; use float or double")
         self._expect_sign(",")
         length = self._integer(1, MAX_VECTOR, "a number of elements")
         self._expect_sign(close)
         return VectorType(PrimitiveType(TypeCode[element.upper()]), length)
 
     def _unknown(self, start: int) -> UnknownType:
-        """Skip what follows the name in brackets, and return all of it as it is written."""
+        """Skip bracketed text after the type name; return the whole text unchanged."""
         open_signs: list[str] = []
         end = self._before
         while self._token.kind == "sign" or (open_signs and self._token.kind != "end"):

@@ -1,7 +1,7 @@
-"""Parses XML of the control plane with limits against hostile input, and writes it.
+"""Parses and writes XML of the control plane, with limits against malicious input.
 
-A document with a DOCTYPE is refused before any entity can be declared, size and depth are
-limited, and text is escaped in one place.
+Parsing a document with a DOCTYPE raises before any entity is declared; size and depth are limited.
+All text is escaped in one place.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
 DECLARATION = '<?xml version="1.0"?>\n'
 
-_NOT_THEIRS = "check the endpoint, and whether a proxy or a login page stands in between"
+_NOT_THEIRS = "check the endpoint, and whether a proxy or a login page sent the response"
 
 Element = ElementTree.Element
 
-# A carriage return and, in attributes, any white space would not survive a parser as it is.
+# XML parsers normalise a carriage return and, in attributes, all white space.
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
-# XML 1.0 cannot spell these at all, not even as character references.
+# XML 1.0 cannot represent these, not even as character references.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds a tree of elements and text; refuses a DOCTYPE and too deep nesting."""
+    """Builds a tree of elements and text; raises for a DOCTYPE or excessive nesting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Builder(ElementTree.TreeBuilder):
 
 
 def parse_answer(body: bytes, what: str, *, root: str) -> Element:
-    """Parse a document from an answer; its root element must be ``root``."""
+    """Parse a response document; raise unless its root element is ``root``."""
     try:
         found = parse_xml(body, what)
     except FramingError as error:
@@ -57,7 +57,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
         raise
     if found.tag != root:
         raise FramingError(
-            f"{what}: this is not an answer of MaxCompute: it begins with <{found.tag[:80]}> "
+            f"{what}: this is not a response of MaxCompute: it begins with <{found.tag[:80]}> "
             f"where <{root}> is expected",
             hint=_NOT_THEIRS,
         )
@@ -65,7 +65,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
 
 
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
-    """Read a document."""
+    """Parse a document."""
     if len(body) > max_bytes:
         raise OversizeError(f"{what} is too long", limit=max_bytes, actual=len(body))
     parser = ElementTree.XMLParser(target=_Builder())
@@ -78,19 +78,19 @@ def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Elem
 
 
 def child_text(parent: Element, path: str) -> str:
-    """Return the text of the first element at a path, with outer space removed."""
+    """Return the text of the first element at a path, with surrounding white space removed."""
     return (parent.findtext(path) or "").strip()
 
 
 def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) -> str:
-    """Write one element; ``content`` is text, or an iterable of elements already written."""
+    """Write one element; ``content`` is text, or an iterable of serialised elements."""
     inner = _spell(content, _TEXT) if isinstance(content, str) else "".join(content)
     pairs = (f' {key}="{_spell(value, _ATTRIBUTE)}"' for key, value in attributes.items())
     return f"<{name}{''.join(pairs)}>{inner}</{name}>"
 
 
 def has_spelling(text: str) -> bool:
-    """Whether XML can hold the text unchanged; `element` replaces with U+FFFD what it cannot."""
+    """Whether XML can represent the text; `element` replaces invalid characters with U+FFFD."""
     return _ILLEGAL.search(text) is None
 
 

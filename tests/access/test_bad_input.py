@@ -275,7 +275,7 @@ BAD_DATA = [
     (
         [{"id": 1}, {"idd": 1}],
         ConversionError,
-        r"no column 'idd' \(did you mean 'id'\?\), which row 1",
+        r"row 1 has the key 'idd', which is not a column of the table \(did you mean 'id'\?\)",
     ),
     ([{"id": 1}, {"ID": 1, "id": 2}], ConversionError, "row 1 has two values for the column 'id'"),
     ([{"id": 1}, {5: 1}], ConversionError, "row 1 has the key 5 of type int"),

@@ -142,7 +142,7 @@ def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
     assert main(["doctor"]) == 1
     told = capsys.readouterr().out
     assert "!! Endpoint: NotFoundError" in told
-    assert "check the name of the project" in told
+    assert "check the project name" in told
     assert told.endswith("1 check failed\n")
     assert profile.access_key not in told
     monkeypatch.setenv("ODPS_PROJECT", profile.project)

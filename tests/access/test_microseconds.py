@@ -157,7 +157,7 @@ def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
 
 def test_a_condition_that_microseconds_cannot_compare_is_refused(table: Table) -> None:
     scan = table.read(where="t >= '1970-01-01 00:00:00.000001234'")
-    with pytest.raises(ArgumentError, match="the times of this read have microseconds"):
+    with pytest.raises(ArgumentError, match="this read returns microseconds"):
         scan.to_arrow()
 
 

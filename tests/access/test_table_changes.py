@@ -109,7 +109,7 @@ def test_values_are_written_as_values(odps: Connection, new_name: Names) -> None
     table.truncate({"order": odd})
     table.drop_partition({"order": odd})
     assert shown(table) == []
-    with pytest.raises(ArgumentError, match="no request can name it"):
+    with pytest.raises(ArgumentError, match="no request can express it"):
         table.drop_partition({"order": "a'b"})
     odps.drop_table(table.name)
 

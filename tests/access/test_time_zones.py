@@ -116,7 +116,7 @@ def test_a_stream_of_rows_names_the_row_that_no_clock_showed(profile, new_name):
         fine = pa.record_batch([pa.array([CLOCK] * 3, pa.timestamp("us"))], names=["t"])
         gap = [dt.datetime(2024, 3, 10, 2, 30)]
         batches = [fine, pa.record_batch([pa.array(gap, pa.timestamp("us"))], names=["t"])]
-        with pytest.raises(ConversionError, match="set forward over it") as caught:
+        with pytest.raises(ConversionError, match="clocks were set forward") as caught:
             table.write(pa.RecordBatchReader.from_batches(fine.schema, batches))
         assert (caught.value.column, caught.value.row) == ("t", 3)
         assert table.read().to_arrow().num_rows == 0

@@ -84,7 +84,7 @@ def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
     columns = [Column(name=name, type=kind) for name, kind in names.items()]
     with pytest.raises(ConversionError, match=r"a dataset needs .* column 'x'") as caught:
         require_arrow_types(columns, "a dataset")
-    assert caught.value.hint == "choose the other columns: read(columns=['id'])"
+    assert caught.value.hint == "read only the other columns: read(columns=['id'])"
 
 
 def test_a_vector_is_a_list_of_its_length_in_a_read():

@@ -201,7 +201,7 @@ def test_forms_that_state_their_types_first_refuse_it_by_name(odps: Connection, 
         with pytest.raises(ConversionError, match=r"'x' \(FOO\(3\)\)") as caught:
             refused()
         assert caught.value.column == "x"
-        assert caught.value.hint == "choose the other columns: read(columns=['id'])"
+        assert caught.value.hint == "read only the other columns: read(columns=['id'])"
 
 
 WITHOUT_TYPES: dict[str, Callable[[Table], Any]] = {

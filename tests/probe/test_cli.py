@@ -48,7 +48,7 @@ def test_a_table_is_read_and_a_report_left(
     words = ["probe", "--table", "orders", "--out", str(tmp_path / "there")]
     assert main([*words, "--only", "session-expiry", "commit-twice"]) == 0
     printed = capsys.readouterr().out
-    assert "session-expiry: as assumed\ncommit-twice: cannot tell: it needs --write\n" in printed
+    assert "session-expiry: as assumed\ncommit-twice: cannot tell: it requires --write\n" in printed
     document = json.loads((tmp_path / "there/probe.json").read_text("utf-8"))
     assert [one["id"] for one in document["findings"]] == ["session-expiry", "commit-twice"]
     assert document["left_behind"] == []
@@ -59,8 +59,8 @@ def test_a_table_is_read_and_a_report_left(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no table was given to ask about"),
-        (["--write", "scratch"], "names no project"),
+        ([], "no table was given"),
+        (["--write", "scratch"], "has no project"),
         (["--table", "orders", "--only", "nope"], "there is no question nope"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_asked(
     place.touch()
     assert main(["probe", "--table", "orders", "--out", str(place)]) == 1
     said = capsys.readouterr()
-    assert "no report can be written to" in said.err
+    assert "the report cannot be written to" in said.err
     assert "as assumed" not in said.out
 
 

@@ -61,7 +61,7 @@ def test_reading_alone_leaves_nothing_and_asks_no_question_that_writes(
     assert tables(profile, "") == before
     for question, verdict in found:
         if question.writes:
-            assert verdict == "cannot tell: it needs --write"
+            assert verdict == "cannot tell: it requires --write"
         elif question.embedded:
             assert verdict == AS_ASSUMED, question.id
 
@@ -101,9 +101,9 @@ def test_bounds_of_requests_rows_and_time_hold(profile: Profile) -> None:
     with Prober(profile, table=table) as prober:
         found = list(prober.ask(questions))
     assert [one.verdict for one in found] == [
-        "cannot tell: the bound on requests was reached",
-        "cannot tell: the bound on rows was reached",
-        "cannot tell: the bound on time was reached",
+        "cannot tell: the request limit was reached",
+        "cannot tell: the row limit was reached",
+        "cannot tell: the time limit was reached",
         AS_ASSUMED,
     ]
     assert [one.requests for one in found[:2]] == [questions[0].request_bound, 1]
@@ -140,7 +140,7 @@ def test_a_table_of_another_user_is_not_changed(profile: Profile) -> None:
     with StorageClient(profile) as storage:
         run_sql(storage, f"CREATE TABLE {name}_into (a bigint);")
         with (
-            pytest.raises(ConfigError, match="was not made by a probe"),
+            pytest.raises(ConfigError, match="was not created by a probe"),
             Prober(profile, scratch=named(profile, name)),
         ):
             pass
@@ -160,7 +160,7 @@ def test_a_key_without_rights_cannot_tell(profile: Profile) -> None:
         stranger = replace(stranger, tunnel_endpoint=storage.tunnel_endpoint)
     with Prober(stranger, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask(choose(["session-expiry"]))
-    assert found.verdict.startswith("cannot tell: the account lacks the right for it: 40")
+    assert found.verdict.startswith("cannot tell: the account lacks permission: 40")
     assert found.seen is None
 
 
@@ -219,7 +219,7 @@ def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
     prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so that no wait is longer than 0.1 s
     ready = prober._asker.ready(initial, lambda: answers.pop(0))
     assert (ready.members, answers) == ({}, [])
-    with pytest.raises(CannotTell, match="was not prepared in time"):
+    with pytest.raises(CannotTell, match="was not ready in time"):
         prober._asker.ready(initial, lambda: initial)
     prober.close()
 

@@ -50,7 +50,7 @@ def state(table: Table) -> dict[str, int]:
 def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, value: str) -> None:
     before = state(table)
     for partition in ({"ds": value}, PartitionSpec((("ds", value),))):
-        with pytest.raises(ArgumentError, match="no request can name it"):
+        with pytest.raises(ArgumentError, match="no request can express it"):
             write_target(odps._storage, table.name, partition, overwrite=True)
     quoted = f'ds="{value}"'
     options = {"endpoint": "http://127.0.0.1:1", "project": "p", "table": "t"}
@@ -65,7 +65,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
             for key, one in options.items()
             if settings is StreamWriteSettings or key != "checkpointLocation"
         }
-        with pytest.raises(ArgumentError, match="no request can name it"):
+        with pytest.raises(ArgumentError, match="no request can express it"):
             settings.of({**known, name: quoted})
     assert state(table) == before
 
@@ -79,7 +79,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
     task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
     good = pa.record_batch({"id": [7], "ds": ["b"]})
     bad = pa.record_batch({"id": [8], "ds": [value]})
-    with session, pytest.raises(ArgumentError, match="no request can name it"):
+    with session, pytest.raises(ArgumentError, match="no request can express it"):
         write_partition(task, [good, bad], "s0")
     assert state(table) == before
 
@@ -104,7 +104,7 @@ def test_a_job_with_such_a_value_replaces_nothing(
 
     with pytest.raises(Exception) as caught:  # noqa: PT011  Spark's own around ours
         save(["b", "c", " b"])
-    assert "no request can name it" in str(from_spark(caught.value) or caught.value)
+    assert "no request can express it" in str(from_spark(caught.value) or caught.value)
     assert state(table) == before
 
 

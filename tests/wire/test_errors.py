@@ -87,11 +87,11 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (400, "StreamSessionNotFound", SessionExpiredError, "read again"),
         (409, "InvalidState", ConflictError, "committed or aborted"),
         (409, "RowOffsetConflict", ConflictError, "another writer"),
-        (409, "SomethingNew", ConflictError, "another state"),
-        (400, "StatusConflict", ConflictError, "begin a new one"),
+        (409, "SomethingNew", ConflictError, "check the state"),
+        (400, "StatusConflict", ConflictError, "begin a new session"),
         (400, "DataUnderReplication", ConflictError, "try again later"),
         (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
-        (405, "MethodNotAllowed", InvalidRequestError, "a view is read by SQL"),
+        (405, "MethodNotAllowed", InvalidRequestError, "read a view with odps.sql"),
         (429, "FlowExceeded", ThrottledError, "wait"),
         (429, "SomethingNew", ThrottledError, "wait"),
         (500, "InternalServerError", ServerFaultError, "try again"),
@@ -211,7 +211,7 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "the server answered with HTTP status 502"),
+        (b"", "the server responded with HTTP status 502"),
         (b"upstream  timed\nout", "upstream timed out"),
         (
             b"<html><head><title>502</title></head><body>Bad  Gateway</body></html>",
@@ -236,7 +236,7 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b'{"detail":  "full"}', '{"detail": "full"}'),
         (b'{"Code": "X", "Detail": "full"}', '{"Code": "X", "Detail": "full"}'),
         (b'{"RequestId": "r", "Detail": "full"}', '{"RequestId": "r", "Detail": "full"}'),
-        (b'{"Code": "X", "Message": ""}', "the server answered with HTTP status 502"),
+        (b'{"Code": "X", "Message": ""}', "the server responded with HTTP status 502"),
     ],
 )
 def test_unparsable_error_keeps_what_there_is(body: bytes, message: str) -> None:
@@ -372,7 +372,7 @@ def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:
 def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
     found = find_error({}, encode_error_json("NeverHeardOf", "no rows today", "0AF1"))
     assert type(found) is ServiceError
-    assert "quote the code" in (found.hint or "")
+    assert "report the code" in (found.hint or "")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])

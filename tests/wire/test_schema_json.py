@@ -296,14 +296,14 @@ def test_bare_decimal_is_written_without_precision() -> None:
         ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
         ({"Type": 17}, "of ARRAY are 0, not 1"),
         ({"Type": 18, "SubTypes": [{"Type": 4}]}, "of MAP are 1, not 2"),
-        ({"Type": 19, "SubTypes": []}, "no or equal names"),
+        ({"Type": 19, "SubTypes": []}, "missing or duplicate names"),
         ({"Type": 19, "SubTypes": [{"Type": 4}]}, "MemberName is missing"),
         (
             {
                 "Type": 19,
                 "SubTypes": [{"Type": 4, "MemberName": "a"}, {"Type": 4, "MemberName": "A"}],
             },
-            "no or equal names",
+            "missing or duplicate names",
         ),
         ({"Type": 17, "SubTypes": {}}, "SubTypes is an object where a list"),
         ({"Type": 17, "SubTypes": [4]}, "is a number where an object"),

@@ -167,7 +167,7 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
         ("unknown", "'unknown' is not a type"),
         ("vector", r"expected '\('"),
         ("vector(float)", "expected ','"),
-        ("vector(bigint,3)", "is not an element of VECTOR"),
+        ("vector(bigint,3)", "is not a VECTOR element type"),
         ("vector(float,0)", "is not a number of elements"),
         ("vector(float,3>", r"expected '\)'"),
         ("bigint string", "expected the end"),
@@ -214,12 +214,12 @@ def test_depth_has_a_limit() -> None:
 
     assert format_type(parse_type(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
     for depth in (MAX_DEPTH + 1, 100_000):
-        with pytest.raises(ArgumentError, match="nested more than"):
+        with pytest.raises(ArgumentError, match="nested longer than"):
             parse_type(nested(depth))
 
 
 def test_length_has_a_limit() -> None:
-    with pytest.raises(ArgumentError, match="more than") as caught:
+    with pytest.raises(ArgumentError, match="longer than") as caught:
         parse_type("x" * (MAX_TEXT + 1))
     assert len(str(caught.value)) < 300
 

@@ -1,7 +1,7 @@
-"""Arrow's extension type of a column of blob references: text with a name.
+"""Arrow's extension type for a column of blob references, stored as text.
 
-A Parquet file keeps the name, so that a column which pandas wrote comes back as one of blobs;
-whoever does not know it sees text.
+A Parquet file keeps the extension name, so a column that pandas wrote is read back as blobs. Other
+libraries see text.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ _NAME = "odps.blob"
 
 
 def is_reference(arrow: pa.DataType) -> bool:
-    """Whether the values are references of blobs, and say so."""
+    """Whether the type is the extension type of blob references."""
     return isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == _NAME
 
 
 class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
-    """The type of references; its storage is text, in any of Arrow's layouts."""
+    """The type of blob references, stored as text in any of Arrow's layouts."""
 
     def __init__(self, storage: pa.DataType = TEXT) -> None:
         super().__init__(storage, _NAME)
 
     def __arrow_ext_serialize__(self) -> bytes:
-        """Return no parameters."""
+        """Return empty metadata: the type has no parameters."""
         return b""
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> ArrowBlob:
-        """Return the type; polars has another layout of text."""
+        """Return the type with its storage type; polars uses another text layout."""
         return cls(storage_type)
 
     def to_pandas_dtype(self) -> Any:
-        """Return the dtype of such a column."""
+        """Return the pandas dtype of a column of this type."""
         from odps_nb.convert.blob_columns.blob_array import BlobDtype
 
         return BlobDtype()

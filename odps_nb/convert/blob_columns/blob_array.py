@@ -1,8 +1,8 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
 Values are the references as text, ``None`` for nulls. Unlike text, they are displayed with kind,
-size and name as far as these are known (without a request), a write copies the blobs, and
-``series.odps`` has further methods (`odps_nb.convert.blob_columns.blob_series`).
+size and name if these are known without a request, a write copies the blobs, and ``series.odps``
+has further methods (`odps_nb.convert.blob_columns.blob_series`).
 
 Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes it into Parquet files and
 DuckDB rejects unknown names.
@@ -26,7 +26,7 @@ _TEXT = pd.StringDtype("pyarrow")
 
 @register_extension_dtype
 class BlobDtype(ExtensionDtype):
-    """The dtype of a column of blob references; all of them are equal.
+    """The dtype of a column of blob references; all instances are equal.
 
     ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`); a column from a file
     or another process has none.
@@ -53,16 +53,16 @@ class BlobDtype(ExtensionDtype):
         return BlobArray
 
     def __from_arrow__(self, array: pa.Array | pa.ChunkedArray) -> BlobArray:
-        """Return an Arrow column of references, as text or as `ArrowBlob`."""
+        """Convert an Arrow column of references, text or `ArrowBlob`, to a `BlobArray`."""
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
-        text: Any = _TEXT  # its stubs lack the method
+        text: Any = _TEXT  # the pandas stubs lack the method
         found = pa.chunked_array([one.cast(TEXT) for one in plain], TEXT)
         return BlobArray(text.__from_arrow__(found), self)
 
 
 class BlobArray(ExtensionArray):
-    """References of blobs, as text; see `BlobDtype`."""
+    """An array of blob references as text; see `BlobDtype`."""
 
     def __init__(self, texts: Any, dtype: BlobDtype) -> None:
         self._texts, self._dtype = texts, dtype
@@ -87,12 +87,12 @@ class BlobArray(ExtensionArray):
 
     @property
     def dtype(self) -> BlobDtype:
-        """The dtype, with the source of the blobs."""
+        """The dtype, which has the source of the blobs."""
         return self._dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the references in memory."""
+        """Size of the references in memory, in bytes."""
         return int(self._texts.nbytes)
 
     def __len__(self) -> int:
@@ -124,11 +124,11 @@ class BlobArray(ExtensionArray):
         return same if same is NotImplemented else ~same
 
     def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Where there is no reference."""
+        """Mask of the nulls."""
         return np.asarray(self._texts.isna())
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> BlobArray:
-        """Return the values at positions, as pandas asks for them."""
+        """Return the values at the positions, as `pandas.api.extensions.take` does."""
         fill = pd.NA if _text(fill_value) is None else fill_value
         found = self._texts.take(indices, allow_fill=allow_fill, fill_value=fill)
         return type(self)(found, self._dtype)
@@ -138,7 +138,7 @@ class BlobArray(ExtensionArray):
         return type(self)(self._texts.copy(), self._dtype)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
-        """Return the references as text, or whatever text becomes."""
+        """Convert the references as text to another dtype."""
         wanted = pd.api.types.pandas_dtype(dtype)
         if isinstance(wanted, BlobDtype):
             return type(self)(self._texts.copy() if copy else self._texts, self._dtype)
@@ -147,13 +147,13 @@ class BlobArray(ExtensionArray):
         return self._texts.astype(wanted, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        """Return the references as objects, ``None`` where there is none."""
+        """Return the references as an object array, ``None`` for nulls."""
         texts = self._texts.to_numpy(dtype=object, na_value=None)
         made: np.ndarray[Any, Any] = texts if dtype is None else texts.astype(dtype)
         return made
 
     def __arrow_array__(self, type: Any = None) -> pa.Array:
-        """Return an Arrow array of `ArrowBlob`, or of another type that is asked for."""
+        """Return an Arrow array of `ArrowBlob`, or of the given type."""
         storage = pa.array(np.asarray(self), TEXT)
         if type is None or isinstance(type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(ArrowBlob(), storage)
@@ -166,7 +166,7 @@ class BlobArray(ExtensionArray):
         return np.asarray(self.astype(str))
 
     def _cast_pointwise_result(self, values: Any) -> Any:
-        """Keep the dtype of what is picked from the column; ``map`` makes something else."""
+        """Keep the dtype if all values are references; the results of ``map`` may not be."""
         own = {*np.asarray(self), None}
         if all(isinstance(one, str) and one in own for one in values if one is not None):
             return self._from_sequence(values, dtype=self._dtype)
@@ -183,7 +183,7 @@ class BlobArray(ExtensionArray):
 
 
 def short_name(reference: str) -> str:
-    """Return what stands for a blob of which nothing is known: the end of its reference."""
+    """Return the text to show for a blob without known facts: the end of its reference."""
     return f"blob …{reference.rstrip('=')[-8:]}"
 
 
@@ -195,7 +195,7 @@ def _text(value: Any) -> str | None:
         return value.token
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} is no reference of a blob")
+    raise TypeError(f"a {type(value).__name__} is not a blob reference")
 
 
 def _as_dtype(dtype: Any, known: BlobDtype) -> BlobDtype:

@@ -1,7 +1,7 @@
-"""``series.odps``: what a column of blobs can do, in pandas and polars.
+"""``series.odps``: the methods of a blob column in pandas and polars.
 
-Five methods over the connection that the column was read with. Those of pandas are registered when
-this is imported, those of polars by `register_polars`.
+The methods use the connection that the column was read with. Importing this module registers the
+accessor in pandas; `register_polars` registers it in polars.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from odps_nb.errors import StateError
 
 
 class BlobSeries:
-    """What ``series.odps`` is, for a column of blob references.
+    """The ``series.odps`` accessor of a column of blob references.
 
-    ``connection`` is needed only where the column does not know its own: in polars, and in a
-    column that comes from a file or from another process.
+    Pass ``connection`` only if the column has none: in polars, and in a column from a file or
+    another process.
 
     Examples
     --------
@@ -37,17 +37,17 @@ class BlobSeries:
         self._series = series
 
     def size(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the bytes of each blob; one small request for each that is not known yet."""
+        """Return the size of each blob in bytes; sends one small request per unknown size."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.size for head in heads], "Int64")
 
     def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the media type that the uploader stated, as `size` does; empty if none."""
+        """Return the media types that the uploader set, empty if none; requests as in `size`."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 
     def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
-        """Return the first blobs as a gallery, which reads them when it is shown.
+        """Return a gallery of the first ``limit`` blobs, which are read when it is displayed.
 
         ``odps.blobs(df, column, caption=…)`` adds other columns to the tiles.
         """
@@ -63,7 +63,7 @@ class BlobSeries:
         connection: Any = None,
         **options: Any,
     ) -> Any:
-        """Save each blob as a file of a folder; return the paths beside the column.
+        """Save each blob as a file in a folder; return the paths, aligned with the column.
 
         The path of a null is ``None``. The options are those of `BlobColumn.save`.
         """
@@ -85,8 +85,8 @@ class BlobSeries:
             return connection._frame_blobs()
         if own is None or own.connection is None:
             raise StateError(
-                "this column does not know over which connection its blobs are fetched",
-                hint="pass it: .odps.size(connection=odps)",
+                "this column has no connection to fetch its blobs with",
+                hint="pass the connection: .odps.size(connection=odps)",
             )
         return own
 
@@ -109,13 +109,13 @@ class BlobSeries:
 def reference_series(
     references: Sequence[str], index: Sequence[Any], *, name: str, source: Any
 ) -> pd.Series[Any]:
-    """Return references as a column of blobs; ``source`` as of `BlobDtype`."""
+    """Return references as a blob column; ``source`` is that of `BlobDtype`."""
     values = BlobArray._from_sequence(references, dtype=BlobDtype(source))
     return pd.Series(values, index=pd.Index(list(index)), name=name)
 
 
 def register_polars() -> None:
-    """Add the methods to columns of polars, if it is loaded."""
+    """Register the accessor in polars, if polars is loaded."""
     polars = sys.modules.get("polars")
     if polars is not None and not hasattr(polars.Series, "odps"):
         polars.api.register_series_namespace("odps")(BlobSeries)

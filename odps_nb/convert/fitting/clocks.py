@@ -1,7 +1,7 @@
 """Decides by value whether dates, times and durations fit a type, and converts those that do.
 
-All arithmetic is on integers, of days or of a unit since the epoch; whether a product fits 64 bits
-is checked before it is made.
+All arithmetic uses integers: days or time units since the epoch. Each product is checked against
+64 bits before it is computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
 from odps_nb.schema import OdpsType
 
-# DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types further.
+# DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types have a wider range.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _INT64 = 2**63
@@ -25,7 +25,7 @@ _REPLACE = "replace it, e.g. by None, or correct its year"
 
 
 def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Return dates, and timestamps at midnight (of their own zone, if they have one), as dates."""
+    """Convert dates, and timestamps at midnight (in their zone, if any), to dates."""
     days, valid = _integers(array)
     if not pt.is_date32(array.type):
         unit = "ms" if pt.is_date64(array.type) else array.type.unit
@@ -45,13 +45,13 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
-    """Return dates and timestamps as timestamps of a unit, without a zone.
+    """Convert dates and timestamps to timestamps of a unit, without a zone.
 
-    ``timezone``: the zone of values that have none, if they become instants; ``None``: UTC.
+    ``timezone``: zone of naive values that become instants; ``None`` means UTC.
     """
     zone = timezone if getattr(array.type, "tz", None) is None else None
     if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:
-        return array  # nanoseconds do not reach the years that are refused
+        return array  # the range of nanoseconds is within the allowed years
     numbers, valid = _integers(array)
     if pt.is_date32(array.type):
         numbers, given = numbers * 86_400, "s"
@@ -65,8 +65,8 @@ def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None)
             array,
             missing,
             target,
-            f"this time does not exist in {zone}: clocks were set forward over it",
-            "correct the time, or give it the offset that is meant",
+            f"this time does not exist in {zone}: clocks were set forward",
+            "correct the time, or add its UTC offset",
         )
         _check_years(array, numbers, valid, unit, target)
     return array_from(numbers, pa.timestamp(unit), valid)
@@ -100,7 +100,7 @@ def _in_unit(
         array,
         valid & (numbers % factor != 0),
         target,
-        f"it has digits below a {_NAMES[unit]}"
+        f"it is more precise than a {_NAMES[unit]}"
         + (", and another value is outside of 1677…2262" if unit == "us" else ""),
         f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
     )
@@ -108,7 +108,7 @@ def _in_unit(
 
 
 def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Return durations as the struct of seconds and nanoseconds that a write sends."""
+    """Convert durations to the struct of seconds and nanoseconds that a write sends."""
     if pt.is_struct(array.type):
         return _checked_struct(array, target)
     numbers, valid = _integers(array)
@@ -124,7 +124,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
-    """Refuse durations that a read, which counts nanoseconds, could not give back."""
+    """Raise for durations that exceed the nanosecond range of a read."""
     most = _INT64 // 10**9 - 1
     long = valid & ((seconds > most) | (seconds < -most))
     refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
@@ -140,13 +140,13 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
         array,
         valid & (missing | (inside < 0) | (inside >= 10**9)),
         target,
-        "it needs seconds, and nanoseconds in 0 … 999999999",
+        "it must have seconds, and nanoseconds in 0 … 999999999",
         "pass a duration",
     )
     return array
 
 
 def _integers(array: pa.Array) -> tuple[Numbers, Mask]:
-    """Return the numbers behind times, 0 for nulls, and which are valid."""
+    """Return the integers of time values, 0 for nulls, and the validity mask."""
     numbers, valid = numbers_of(array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64()))
     return numbers.astype(np.int64, copy=False), valid

@@ -1,4 +1,4 @@
-"""`Conversions`: what a write may do to values that do not fit as they are."""
+"""`Conversions`: options of a write for values that do not fit unchanged."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ TextConversion = Literal["exact", "parse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversions:
-    """How the values of a write are converted; by default none changes.
+    """How a write converts values; by default it changes none.
 
-    ``timezone``: zone of times without one that become instants; ``None``: UTC. ``decimals``:
-    ``"exact"``: a value with more digits after the point than its DECIMAL column has is refused.
-    ``"round"``: it is rounded half away from zero. ``text``: ``"exact"``: text fits text and binary
-    types only. ``"parse"``: text in a column of numbers, times or booleans is read as such a value:
-    ``12.5``, ``1e3``, ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00``, ``true``. Other
-    text, the empty text as well, is refused.
+    ``timezone``: zone of naive times that become instants; ``None`` means UTC. ``decimals``: if a
+    value has more decimal places than its DECIMAL column, ``"exact"`` raises and ``"round"`` rounds
+    half away from zero. ``text``: with ``"exact"``, text fits only text and binary types. With
+    ``"parse"``, text for a column of numbers, times or booleans is parsed: ``12.5``, ``1e3``,
+    ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00``, ``true``; other text, including empty
+    text, raises.
 
-    Raises `ArgumentError`: another value.
+    Raises `ArgumentError`: unknown value of an option.
     """
 
     timezone: str | None = None

@@ -1,4 +1,4 @@
-"""Sorts Python objects by kind, each kind as an Arrow array that holds it without loss."""
+"""Groups Python objects by kind, and stores each kind in a lossless Arrow array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Places = list[int]
 
 
 def is_missing(value: Any) -> bool:
-    """Whether an object means null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
+    """Whether an object is null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
     if value is None or value is np.ma.masked:
         return True
     if isinstance(value, pa.Scalar):
@@ -43,12 +43,12 @@ def items_of(value: Any) -> Any:
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
     if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
-        return list(value)  # a Series, an index, an array of pandas or polars
+        return list(value)  # a Series, an Index, an array of pandas or polars
     return None
 
 
 def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Part], _Places]:
-    """Return the objects as arrays that hold them without loss, and the places of unknown ones."""
+    """Return the objects in lossless arrays, and the positions of unknown ones."""
     by_type: dict[type, _Places] = {}
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1:  # the usual column
@@ -80,7 +80,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
 
 
 def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001
-    """Return objects of one plain type as an array; ``None`` if one needs to be looked at."""
+    """Return objects of one plain type as an array; ``None`` if one needs special handling."""
     if kind is datetime.datetime:
         if any(value.tzinfo is not None for value in values):
             return None
@@ -134,7 +134,7 @@ def _decimal(value: Decimal) -> _Sorted:
     if not value:
         return "decimal 0", Decimal(0)
     exponent = int(value.as_tuple().exponent)
-    if exponent < -MAX_DIGITS:  # trailing zeros need no place
+    if exponent < -MAX_DIGITS:  # drop trailing zeros
         digits = value.as_tuple().digits
         while digits and digits[-1] == 0:
             digits, exponent = digits[:-1], exponent + 1
@@ -162,7 +162,7 @@ def _moment(value: datetime.datetime) -> _Sorted:
     if ahead is not None:
         micros -= ahead // datetime.timedelta(microseconds=1)
         zone = "UTC"
-    nanos = getattr(value, "nanosecond", 0)  # of pandas
+    nanos = getattr(value, "nanosecond", 0)  # pandas only
     if nanos:
         return f"timestamp ns {zone}", micros * 1000 + nanos
     return f"timestamp us {zone}", micros
@@ -170,7 +170,7 @@ def _moment(value: datetime.datetime) -> _Sorted:
 
 def _span(value: datetime.timedelta) -> _Sorted:
     micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
-    nanos = getattr(value, "nanoseconds", 0)  # of pandas
+    nanos = getattr(value, "nanoseconds", 0)  # pandas only
     return ("duration ns", micros * 1000 + nanos) if nanos else ("duration us", micros)
 
 
@@ -191,7 +191,7 @@ def _numpy_span(value: np.timedelta64) -> _Sorted:
 
 
 def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
-    """Return a time or duration in its own unit or, if Arrow lacks that, in the coarsest exact."""
+    """Return a time or duration in its unit, or in the coarsest exact unit of Arrow."""
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
     for one in (unit,) if own else _ARROW_UNITS:
@@ -201,7 +201,7 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
 
 
 def _same(converted: Any, value: Any) -> bool:
-    """Whether a NumPy time or duration kept its value in another unit (overflow changes it)."""
+    """Whether a NumPy time or duration is unchanged in another unit (no overflow)."""
     sign = converted.astype(np.int64) > 0, value.astype(np.int64) > 0
     return bool(converted.astype(value.dtype) == value) and sign[0] == sign[1]
 
@@ -214,10 +214,10 @@ def _scalar(value: pa.Scalar) -> _Sorted:
     return None if (sort := _sorter(type(value))) is None else sort(value)
 
 
-# A subclass comes before its base: bool is an int, datetime a date, np.float64 a float.
+# Subclasses precede their bases: bool is an int, datetime a date, np.float64 a float.
 _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     ((bool, np.bool_), lambda value: ("bool", bool(value))),
-    (np.timedelta64, _numpy_span),  # NumPy says that it is an integer
+    (np.timedelta64, _numpy_span),  # a subclass of NumPy's integers
     ((int, np.integer), _integer),
     ((float, np.floating), _float),
     (Decimal, _decimal),

@@ -1,4 +1,4 @@
-"""Decides whether values of one Arrow type fit a type without parts, and converts them."""
+"""Checks whether values of one Arrow type fit a scalar type, and converts them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 
 @dataclass(frozen=True, slots=True)
 class FitContext:
-    """The unit of timestamps, ``ns`` or ``us``, what may be converted, and the Arrow form wanted.
+    """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target Arrow form.
 
-    ``for_write`` is that of ``odps_nb.convert.arrow_types.arrow_type``.
+    For ``for_write`` see ``odps_nb.convert.arrow_types.arrow_type``.
     """
 
     unit: str
@@ -56,7 +56,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.BOOLEAN: ("boolean",),
     **dict.fromkeys((TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR), ("text", "bytes")),
     TypeCode.JSON: ("text", "bytes"),
-    # bytes of a fixed width are keys, UUIDs or hashes, not text
+    # fixed-width bytes are keys, UUIDs or hashes, not text
     **dict.fromkeys((TypeCode.BINARY, TypeCode.BLOB), ("text", "bytes", "fixed-size bytes")),
     TypeCode.GEOGRAPHY: ("bytes", "fixed-size bytes"),
     **dict.fromkeys((TypeCode.DATE, TypeCode.DATETIME), _TIMES),
@@ -65,7 +65,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.INTERVAL_YEAR_MONTH: _NUMBERS,
 }
 _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    # what is given, what is wanted, what to do
+    # given kinds, wanted kinds, cure
     (("text",), ("duration",), "convert it with pd.to_timedelta"),
     (
         ("text",),
@@ -79,16 +79,16 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("boolean",), _NUMBERS, 'convert it with astype("int64")'),
     (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),
     (("bytes", "fixed-size bytes"), ("text",), "decode it, or use a BINARY column"),
-    (("duration",), ("integer",), "write the number of a unit, e.g. with .dt.total_seconds()"),
+    (("duration",), ("integer",), "convert it to a number of units, e.g. with .dt.total_seconds()"),
     ((), ("text",), 'convert it with astype("str")'),
 )
 
 
-_DROP_ZONE = "drop it, with .dt.tz_localize(None) or value.replace(tzinfo=None)"
+_DROP_ZONE = "drop the zone, with .dt.tz_localize(None) or value.replace(tzinfo=None)"
 
 
 def kind_of(arrow: pa.DataType) -> str:
-    """Return one word for what values of an Arrow type are, whatever their layout."""
+    """Return the kind of an Arrow type in one word, whatever its layout."""
     if is_text(arrow):
         return "text"
     if is_bytes(arrow):
@@ -119,7 +119,7 @@ _KINDS = (
 def kind_problem(
     source: pa.DataType | str, target: OdpsType, conversions: Conversions
 ) -> tuple[str, str] | None:
-    """Return why no value of an Arrow type, or of a kind, fits, and what to do about it.
+    """Return why no value of an Arrow type or kind can fit, and the cure.
 
     ``None`` if some value may fit.
     """
@@ -140,14 +140,14 @@ def kind_problem(
     if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
         return reason, "convert it with pd.to_numeric"
     if not is_readable(target):
-        return "values of this type cannot be written", "leave the column out: it becomes null"
+        return "values of this type cannot be written", "leave the column out; it becomes null"
     if target.code is TypeCode.GEOGRAPHY:
-        return reason, "pass WKB as bytes, e.g. of shapely.to_wkb"
+        return reason, "pass WKB as bytes, e.g. from shapely.to_wkb"
     return reason, next(cures, f"convert it to values of {target.code.name}")
 
 
 def given_text(kind: str) -> str:
-    """Begin the sentence that values of a kind do not fit."""
+    """Return the beginning of the message that a kind does not fit."""
     if kind.endswith("bytes"):
         return f"{kind} do not"
     article = "" if kind == "text" else "an " if kind[0] in "aeiou" else "a "
@@ -159,9 +159,9 @@ def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
 
 
 def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
-    """Return the values in the type that a write sends."""
+    """Convert scalar values to the type that a write sends."""
     wanted = context.arrow_type(target)
-    if array.null_count == len(array):  # of any type: there is no value that could be changed
+    if array.null_count == len(array):  # any type fits: all values are null
         return pa.nulls(len(array), wanted)
     conversions = context.conversions
     if problem := kind_problem(array.type, target, conversions):
@@ -186,12 +186,12 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
 
 
 def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
-    """Return the values that texts stand for; blanks around a text are ignored."""
+    """Parse texts to values, ignoring surrounding blanks."""
     texts = enumerate(array.to_pylist())
     found = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
     bad = np.zeros(len(array), bool)
     bad[[at for at, value in found if value is None]] = True
-    refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
+    refuse(array, bad, target, f"the text is not a valid {target.code.name}", "correct the text")
     parts = parts_from((at, value) for at, value in found if value is not None)
     try:
         return fit_parts(parts, len(array), target, context)
@@ -200,7 +200,7 @@ def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
 
 
 def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
-    """Return booleans, text or bytes, of which the layout may change and nothing else."""
+    """Convert the layout of booleans, text or bytes without changing values."""
     try:
         fitted = array if array.type.equals(wanted) else array.cast(wanted)
     except pa.ArrowInvalid:

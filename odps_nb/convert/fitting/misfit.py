@@ -1,4 +1,4 @@
-"""What does not fit a type: `Misfit` says where, why and what to do; `ValueMisfit` carries it."""
+"""`Misfit`, a value that does not fit, with place, reason and cure; and its exception."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from odps_nb.schema import OdpsType
 from odps_nb.wire.type_text import format_type
 
 MAX_MISFITS = 3
-"""Values of one column that an error names."""
+"""Maximum number of values of one column to list in an error."""
 _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One value that does not fit, or a column of which none does.
+    """One value that does not fit its type, or a column of which no value fits.
 
-    ``position`` counts from 0 in the array at hand, and is -1 for a whole column; ``path`` leads
-    from there to the value, as in Python: ``[1].price``. ``cure`` is what the caller can do.
+    ``position`` counts from 0 in the array, and is -1 for a whole column; ``path`` is the path to a
+    nested value, in Python syntax: ``[1].price``. ``cure`` is what the caller can do.
     """
 
     position: int = -1
@@ -36,7 +36,7 @@ class Misfit:
 
     @property
     def row(self) -> int | None:
-        """The position, ``None`` for a whole column."""
+        """The position; ``None`` for a whole column."""
         return None if self.position < 0 else self.position
 
     def __str__(self) -> str:
@@ -47,14 +47,14 @@ class Misfit:
 
 
 class ValueMisfit(Exception):
-    """Some values do not fit: the first `MAX_MISFITS` of them, ordered by position."""
+    """Some values do not fit; has the first `MAX_MISFITS` of them, ordered by position."""
 
     def __init__(self, found: Sequence[Misfit]) -> None:
         super().__init__(found[0].reason)
         self.found = tuple(sorted(found, key=lambda one: one.position)[:MAX_MISFITS])
 
     def shown_as(self, given: pa.Array) -> ValueMisfit:
-        """Return the error with the values as they were given, before they were parsed."""
+        """Return the error with the original values instead of the parsed ones."""
         return ValueMisfit(
             [
                 replace(one, value=shown(given, one.position), source=str(given.type))
@@ -66,7 +66,7 @@ class ValueMisfit(Exception):
 def refuse(
     array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, cure: str
 ) -> None:
-    """Raise `ValueMisfit` if a value of the array is marked as bad (nulls never are)."""
+    """Raise `ValueMisfit` if ``bad`` marks a value of the array that is not null."""
     if not isinstance(bad, np.ndarray):
         bad = bad.fill_null(False).to_numpy(zero_copy_only=False)
     if not bad.any():
@@ -103,7 +103,7 @@ def shown(array: pa.Array, position: int) -> str:
 
 
 def shorten(value: object) -> str:
-    """Format a value for an error message, with limited length."""
+    """Format a value for an error message, truncated if long."""
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"
     text = repr(value)

@@ -1,9 +1,9 @@
-"""Decides by value what fits a MaxCompute type, and converts it to the type that a write sends.
+"""Checks each value against a MaxCompute type, and converts it to the type that a write sends.
 
-A value either keeps its meaning or is refused. One set of rules (``docs/types-and-times.md``)
-holds for each source and each place: a column, or inside ARRAY, MAP and STRUCT at any depth.
-`odps_nb.convert.fitting.leaf` has the rules of types without parts; this module applies them to
-the parts of nested types.
+A value either keeps its meaning or raises. The same rules (``docs/types-and-times.md``) apply to
+all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
+`odps_nb.convert.fitting.leaf` has the rules for scalar types; this module applies them to the
+parts of nested types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odps_nb.wire.type_text import format_type
 
 
 class KindError(Exception):
-    """No value of this Arrow type can fit; the message says why, ``path`` where inside."""
+    """No value of an Arrow type can fit; ``path`` is the path to the nested type."""
 
     def __init__(self, reason: str, cure: str, path: str = "") -> None:
         super().__init__(reason)
@@ -42,10 +42,10 @@ def check_kind(
     *,
     conversions: Conversions = AS_THEY_ARE,
 ) -> None:
-    """Raise `KindError` when no value of the Arrow type but null can become the target.
+    """Raise `KindError` if no value of the Arrow type except null fits the target.
 
-    For a source with types of its own that is checked before its rows are made, as Spark's plan
-    is; elsewhere the values decide.
+    For sources that are checked before their rows exist, such as a Spark plan; otherwise the
+    values decide.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -83,28 +83,28 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 
 
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
-    """Return why values of a kind do not fit an ARRAY, MAP or STRUCT, and what to do."""
+    """Return why a kind does not fit an ARRAY, MAP or STRUCT, and the cure."""
     lists = isinstance(target, (ArrayType, VectorType))
     wanted = "a list or an array" if lists else "a dict"
     return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return why a STRUCT does not take a member that `members_of` found, and what to do."""
+    """Return why a STRUCT rejects a member name found by `members_of`, and the cure."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (
             f"the member {name!r} occurs twice",
-            "drop one of them; upper and lower case count as one",
+            "drop one of them; names that differ only in case are the same",
         )
     return (
         f"the STRUCT has no member {name!r}",
-        f"rename or drop it; its members: {', '.join(names[:20])}",
+        f"rename or drop it; the members are: {', '.join(names[:20])}",
     )
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return the place of each name in any case, and a name that is unknown or occurs twice."""
+    """Return the position of each name, ignoring case, and an unknown or repeated name."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -121,10 +121,10 @@ def fit_array(
     unit: str | None = None,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Array:
-    """Return the array in the exact type that a write sends.
+    """Convert an array to the exact type that a write sends.
 
-    ``unit``: that of timestamps, ``ns`` or ``us``; by default nanoseconds where they reach all
-    values.
+    ``unit``: timestamp unit, ``ns`` or ``us``; by default ``ns`` if all values are in its range,
+    else ``us``.
     """
     return with_unit(lambda context: _fit(array, target, context), unit, conversions)
 
@@ -136,7 +136,7 @@ def with_unit(
     *,
     for_write: bool = True,
 ) -> pa.Array:
-    """Fit a column in nanoseconds or, if they do not reach all of its times, in microseconds."""
+    """Fit a column in nanoseconds or, if a time is out of their range, in microseconds."""
     try:
         return fit(FitContext(unit or "ns", conversions, for_write))
     except UnitTooFine:
@@ -152,16 +152,16 @@ def _stored(source: pa.DataType) -> pa.DataType:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Undo extension types, dictionaries and run ends."""
+    """Decode extension types, dictionaries and run-end encoding."""
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pt.is_dictionary(array.type):
-        # Arrow has no ``take`` for views, which polars makes.
+        # Arrow has no ``take`` for string views, which polars produces.
         return _plain(array.dictionary).take(array.indices)
     if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
         return array.cast(pa.string() if is_text(array.type) else pa.binary())
     if pt.is_run_end_encoded(array.type):
-        values = _plain(array.values)  # Arrow does not decode runs of views
+        values = _plain(array.values)  # Arrow cannot decode run-end encoded views
         runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
         return pc.run_end_decode(runs).slice(array.offset, len(array))
     return array
@@ -181,7 +181,7 @@ def _fit(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     if isinstance(target, StructType) and pt.is_struct(array.type):
         return _fit_struct(array, target, wanted, context)
     refuse(array, array.is_valid(), target, *part_problem(kind_of(array.type), target))
-    raise AssertionError("an array with a value has one to refuse")
+    raise AssertionError("an array that does not fit has a value to report")
 
 
 def _fit_list(
@@ -196,7 +196,7 @@ def _fit_list(
 def lists_of(
     offsets: pa.Array, values: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType
 ) -> pa.Array:
-    """Return fitted values as lists; those of a VECTOR have its length, and no null in them."""
+    """Return fitted values as lists; raise if a VECTOR has the wrong length or a null."""
     if not isinstance(target, VectorType):
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     lists = pa.ListArray.from_arrays(offsets, values)
@@ -212,13 +212,13 @@ def lists_of(
 
 
 def list_offsets(lengths: pa.Array) -> Numbers:
-    """Return where each list begins in the packed values, and where the last one ends."""
+    """Return the offset of each list in the packed values, plus the end of the last one."""
     counts = lengths.fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
-    """Return the offsets; a null one marks a null list or map, as in Arrow."""
+    """Return the offsets with a null for each null list or map, as Arrow expects."""
     if offsets[-1] >= 2**31:
         raise pa.ArrowCapacityError("more than 2^31 values in the lists of one column")
     valid = np.append(validity_of(lists), True)
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Raise the misfits of packed values as those of the lists that they are in."""
+    """Convert positions in packed values to positions of their lists in a `ValueMisfit`."""
     try:
         yield
     except ValueMisfit as error:
@@ -242,7 +242,7 @@ def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
 def fit_members(
     target: StructType, wanted: pa.DataType, mask: pa.Array | None, fit: Callable[[int], pa.Array]
 ) -> pa.Array:
-    """Return a struct of members that ``fit`` makes by their places; ``mask`` marks its nulls."""
+    """Return a struct whose members ``fit`` makes by position; ``mask`` marks nulls."""
     members, found = [], []
     for place, member in enumerate(target.fields):
         try:
@@ -255,7 +255,7 @@ def fit_members(
 
 
 def _is_pairs(arrow: pa.DataType) -> bool:
-    """Whether these are lists of a key and a value: the form of a MAP in polars."""
+    """Whether the type is a list of key-value structs, the form of a MAP in polars."""
     if not is_list(arrow) or not pt.is_struct(arrow.value_type):
         return False
     return [field.name for field in arrow.value_type] in (["key", "value"], ["keys", "values"])
@@ -279,12 +279,12 @@ def _fit_map(
 
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return packed keys and values of the maps that are not null, and the length of each map."""
+    """Return the packed keys and values of the non-null maps, and the length of each map."""
     starts, valid = array.offsets.to_numpy()[: len(array) + 1], validity_of(array)
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # entries below a null
+    if counts[~valid].any():  # entries in null slots
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -317,7 +317,7 @@ def _fit_struct(
     places, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
-    parts = array.flatten()  # respects slices and passes the nulls of the whole on to its parts
+    parts = array.flatten()  # respects slices, and applies the struct's nulls to its members
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]

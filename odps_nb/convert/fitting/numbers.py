@@ -1,7 +1,7 @@
-"""Decides by value whether numbers fit a type of numbers, and converts those that do.
+"""Checks by value whether numbers fit a numeric type, and converts them.
 
-Overflow and lost fractions are detected here, by comparison and by converting back: pyarrow's casts
-of decimals wrap around modulo 2^128 without an error.
+Overflow and lost fractions are detected here, by comparing and by converting back: pyarrow's
+decimal casts wrap around modulo 2^128 without an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT = Context(prec=2 * MAX_DIGITS + 400)
 
 
 def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
-    """Return integers, floats or decimals as integers of a width; a fraction does not fit."""
+    """Convert integers, floats or decimals to an integer type; raise for fractions."""
     if array.type.equals(wanted):
         return array
     limit = 1 << (wanted.bit_width - 1)
@@ -36,7 +36,7 @@ def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Ar
     if pt.is_floating(array.type):
         values, valid = _floats(array)
         finite = np.isfinite(values)
-        refuse(array, valid & ~finite, target, "it is no integer", "replace it, e.g. by None")
+        refuse(array, valid & ~finite, target, "it is not an integer", "replace it, e.g. by None")
         refuse(
             array, valid & (values != np.trunc(values)), target, "it has a fraction", _ROUND_WHOLE
         )
@@ -68,7 +68,7 @@ def _decimal_scalar(unscaled: int, kind: pa.DataType) -> pa.Scalar:
 
 
 def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
-    """Return floats rounded to the nearest, and integers that the type holds exactly."""
+    """Convert floats to the nearest value, and integers that are exact in the type."""
     if array.type.equals(wanted):
         return array
     if pt.is_floating(array.type):
@@ -80,14 +80,14 @@ def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         return array_from(fitted, wanted, valid)
     numbers, valid = numbers_of(array)
     fitted = numbers.astype(wanted.to_pandas_dtype())
-    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; it does not convert back
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; converting it back overflows
     inside = fitted < edge
     back = np.where(inside, fitted, 0).astype(numbers.dtype)
     refuse(
         array,
         valid & ~(inside & (back == numbers)),
         target,
-        f"{wanted} does not hold this integer exactly",
+        f"{wanted} cannot represent this integer exactly",
         'use a BIGINT or DECIMAL column, or convert it with astype("float64") to round it',
     )
     return array_from(fitted, wanted, valid)
@@ -104,10 +104,10 @@ def _floats(array: pa.Array) -> tuple[Numbers, Mask]:
 def fit_decimal(
     array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool = False
 ) -> pa.Array:
-    """Return decimals, integers, and floats by their shortest text, as decimals of a size.
+    """Convert decimals, integers and floats (by their shortest text) to a decimal type.
 
-    ``rounds``: round half away from zero to the digits that the type has after the point; otherwise
-    a value with more of them does not fit.
+    ``rounds``: round half away from zero to the scale of the type; otherwise raise for values with
+    more decimal places.
     """
     precision, scale = decimal_size(target)
     if pt.is_floating(array.type):
@@ -127,10 +127,10 @@ def _places(scale: int) -> str:
 def _rescaled(
     array: pa.Array, target: OdpsType, precision: int, scale: int, *, cure: str
 ) -> pa.Array:
-    """Return decimals with another scale, in the widest type that needs; all must fit.
+    """Change the scale of decimals, in a type that is wide enough; raise unless all fit.
 
-    Every step is proved not to overflow before Arrow makes it: the bound on the number of digits
-    is checked first, and a lost fraction is found by scaling back.
+    The number of digits is checked before each step, so that Arrow never overflows; a lost fraction
+    is detected by scaling back.
     """
     given = array
     if array.type.scale < 0:  # Arrow cannot rescale these
@@ -139,7 +139,7 @@ def _rescaled(
     most = MAX_DIGITS if wide else 38
     array = _resized(array, (pa.decimal256 if wide else pa.decimal128)(most, array.type.scale))
     up = scale - array.type.scale
-    digits = precision - up  # of the unscaled value that fit
+    digits = precision - up  # maximum digits of the unscaled value
     if digits < most:
         high = 10 ** max(digits, 0) - 1
         large = pc.or_(
@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return decimals, all in the range of ``wanted``, in its width; the scale is the same."""
+    """Convert decimals, all in the range of ``wanted``, to its width; same scale."""
     if array.type.equals(wanted):
         return array
     if array.type.bit_width < 128:
@@ -180,10 +180,10 @@ def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
-    """Return decimals rounded half away from zero to a number of digits after the point."""
+    """Round decimals half away from zero to a number of decimal places."""
     if array.type.scale <= scale:
         return array
-    if array.type.bit_width > 128:  # Arrow rounds a run of nines in 256 bits to a wrong number
+    if array.type.bit_width > 128:  # Arrow rounds runs of nines wrongly in 256 bits
         step = Decimal(1).scaleb(-scale)
         values = (
             one if one is None else one.quantize(step, ROUND_HALF_UP, _EXACT)
@@ -200,14 +200,14 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
 def _decimals_of_floats(
     array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool
 ) -> pa.Array:
-    """Return floats as decimals by their shortest text: 0.1 is 0.1, not 0.1000000000000000055…"""
+    """Convert floats to decimals by their shortest text: 0.1, not 0.1000000000000000055…"""
     precision, scale = decimal_size(target)
     values, valid = numbers_of(array)
     refuse(
         array,
         valid & ~np.isfinite(values),
         target,
-        "it is no number that a DECIMAL holds",
+        "it is not a finite number",
         "replace it, e.g. by None",
     )
     unscaled, done = _short(values, scale)
@@ -236,9 +236,9 @@ def _decimals_of_floats(
 
 
 def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbers) -> Mask:
-    """Convert floats that fit and whose shortest text has no exponent; return which these are."""
+    """Convert the floats that fit and whose shortest text has no exponent; return their mask."""
     done = np.zeros(len(array), bool)
-    if pt.is_float16(array.type) or not wanted.any():  # Arrow's text of 16 bits is not the shortest
+    if pt.is_float16(array.type) or not wanted.any():  # Arrow's float16 text is not the shortest
         return done
     precision, scale = decimal_size(target)
     places = np.flatnonzero(wanted)
@@ -246,7 +246,7 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     values, texts = some.to_numpy(), some.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
-    # The text is below a power of ten if and only if the float is below the float of it.
+    # The text is below a power of ten if and only if the float is below that power as a float.
     with np.errstate(over="ignore"):
         small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)
@@ -263,10 +263,10 @@ _SHORT = 10**15
 
 
 def _short(values: Numbers, scale: int) -> tuple[Numbers, Mask]:
-    """Return floats whose shortest text has few digits as unscaled integers, and which they are.
+    """Return floats with few digits as unscaled integers, and the mask of these floats.
 
-    A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of the float next
-    to it, and powers of ten up to 10^22 are exact: so dividing back proves the digits.
+    A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of its nearest
+    float, and powers of ten up to 10^22 are exact, so dividing back verifies the digits.
     """
     digits = {2: 3, 4: 6, 8: 15}[values.dtype.itemsize]
     if scale > 22:

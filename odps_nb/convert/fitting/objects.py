@@ -1,10 +1,9 @@
 """Converts columns of Python objects to the Arrow type that a write sends (without pandas).
 
-Python objects are sorted by kind (integers, decimals of a scale, times with a zone, …), and each
-kind becomes an Arrow array that holds it without loss. `odps_nb.convert.fitting.leaf` then decides
-what fits, as for any Arrow data, at the top of a column and inside ARRAY, MAP and STRUCT. Types
-that Arrow infers are never used: it ignores the unit of nested NumPy arrays and cuts nested
-fractions.
+Python objects are grouped by kind (integers, decimals of a scale, times with a zone, …), and each
+kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts these
+as for any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type inference is
+never used: it ignores the unit of nested NumPy arrays and truncates nested fractions.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ def fit_objects(
     conversions: Conversions = AS_THEY_ARE,
     for_write: bool = True,
 ) -> pa.Array:
-    """Return Python objects in the exact type that a write sends.
+    """Convert Python objects to the exact type that a write sends.
 
-    ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside of ARRAY, MAP or STRUCT
-    stays NaN where a FLOAT or DOUBLE is wanted. NumPy arrays are lists of their own unit and type.
-    ``for_write``: return the form of a write; otherwise that of a read, with intervals as
+    ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside ARRAY, MAP or STRUCT
+    stays NaN for FLOAT and DOUBLE. NumPy arrays are lists with their own unit and type.
+    ``for_write``: return the form that a write sends; otherwise that of a read, with intervals as
     durations.
     """
     return with_unit(
@@ -82,7 +81,7 @@ def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: boo
 
 
 def _for_target(values: _Objects, code: TypeCode) -> _Objects:
-    """Return the objects with what only the target tells: a date is that of the object's clock."""
+    """Prepare objects for the target: for DATE, use the date of an object's own local time."""
     if code is TypeCode.DATE:
         return [
             value.replace(tzinfo=None)
@@ -96,14 +95,14 @@ def _for_target(values: _Objects, code: TypeCode) -> _Objects:
 
 
 def _as_float(value: int) -> int | float:
-    """Return an integer of more than 64 bits as a float that holds it exactly, if one does."""
+    """Convert an integer of more than 64 bits to a float if that is exact."""
     if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
         return value
     return float(value) if int(float(value)) == value else value
 
 
 def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
-    """Return the error with the objects as they were given."""
+    """Return the error with the original objects as its values."""
     return ValueMisfit(
         [
             one
@@ -118,13 +117,13 @@ def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
     )
 
 
-# -- values without parts -----------------------------------------------------------------------
+# -- scalar values -----------------------------------------------------------------------
 
 
 def _parts(
     values: _Objects, target: OdpsType, context: FitContext, *, keeps_nan: bool
 ) -> list[Part]:
-    """Sort the objects by kind; refuse those of no kind, and times with and without a zone."""
+    """Group objects by kind; raise for unknown ones, and for aware mixed with naive times."""
     parts, strangers = parts_of(values, keeps_nan=keeps_nan)
     if strangers:
         raise ValueMisfit([_stranger(values, place, target) for place in strangers])
@@ -139,7 +138,7 @@ def _parts(
 
 
 _BOTH = (
-    "times with and without a time zone are in one column",
+    "the column mixes times with and without a time zone",
     "give all of them a time zone, or none",
 )
 
@@ -156,15 +155,15 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
         reason, cure = "it is not finite", "replace it, e.g. by None"
     elif isinstance(value, Decimal):
         reason, cure = (
-            f"no DECIMAL of {MAX_DIGITS} digits holds it",
+            f"it does not fit a DECIMAL of {MAX_DIGITS} digits",
             "round it, or write it as text",
         )
     elif isinstance(value, str):
-        reason = "it is no valid Unicode"
+        reason = "it is not valid Unicode"
         cure = "remove its surrogates, e.g. with errors='replace'"
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
-        cure = "convert it to a number, a text, a date or another plain value"
+        cure = "convert it to a number, text, a date or another plain value"
     return _misfit(values, place, target, reason, cure)
 
 
@@ -179,7 +178,7 @@ def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: s
     )
 
 
-# -- values with parts --------------------------------------------------------------------------
+# -- nested values --------------------------------------------------------------------------
 
 
 def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitContext) -> pa.Array:
@@ -194,7 +193,7 @@ def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitCon
 
 
 def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
-    """Fit the elements of all lists; NumPy arrays of one type are joined, not taken apart."""
+    """Fit the elements of all lists; NumPy arrays of one type are concatenated directly."""
     if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
         dtypes = {one.dtype for one in given}
         plain = dtypes.pop() if len(dtypes) == 1 else None
@@ -211,7 +210,7 @@ def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.
 
 
 def _as_list(value: Any, target: OdpsType, values: _Objects, place: int) -> Any:
-    """Return what a list holds; ``None`` for null."""
+    """Return the items of a list; ``None`` for null."""
     if (items := items_of(value)) is not None:
         return items
     if is_missing(value):

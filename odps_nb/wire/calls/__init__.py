@@ -1,8 +1,8 @@
-"""Requests and answers of the Storage API as values: one pair per action.
+"""Request and response values of the Storage API: one pair per action.
 
 The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1).
 ``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request: the
-client uses the one, the embedded service the other, so both share one format.
+client uses the former, the embedded service the latter, so both share one format.
 """
 
 # ruff: noqa: F401
@@ -99,13 +99,13 @@ _BY_ACTION: dict[str, type[StorageRequest]] = {
 
 
 def decode_request(wire: WireRequest) -> StorageRequest:
-    """Return the request value of a Storage API request.
+    """Decode a Storage API request.
 
-    The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
-    the path, by which the request was routed here.
+    The HTTP method is ignored because clients differ in it (``docs/protocol.md`` section 1.1). The
+    path is ignored because the request was already routed by it.
 
-    Raises `InvalidRequestError`: unknown action, bad target, bad parameter or body; ``status`` and
-    ``code`` are those to answer with.
+    Raises `InvalidRequestError`: unknown action, or invalid target, parameter or body; its
+    ``status`` and ``code`` are those of the response to send.
     """
     params = Params(wire)
     action = params.text("Action")

@@ -1,4 +1,4 @@
-"""Answers in JSON: the checks that all share, session statuses, and the empty answer.
+"""JSON responses: shared checks, session statuses, and the empty response.
 
 ``docs/protocol.md`` sections 3 and 8.1.
 """
@@ -22,10 +22,10 @@ NO_PARAMS = Params(WireRequest(method="", path=""))
 
 
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
-    """Read the JSON object of a successful answer; its request id goes into every error.
+    """Parse the JSON object of a successful response; errors carry its request id.
 
-    An error object that came with a 2xx status is raised as the error it is: read as an empty
-    result it would turn a failed commit into a success.
+    An error object in a 2xx response is raised as an error: reading it as an empty result would
+    turn a failed commit into a success.
     """
     request_id = find_header(headers, REQUEST_ID)
 
@@ -41,7 +41,7 @@ def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
 
 
 def parse_status(fields: Fields, key: str) -> SessionStatus:
-    """Parse a session status, upper or lower case; a missing one is an error."""
+    """Parse a session status, ignoring case; raise if it is missing."""
     text = fields.need_text(key)
     try:
         return SessionStatus(text.upper())
@@ -50,26 +50,26 @@ def parse_status(fields: Fields, key: str) -> SessionStatus:
 
 
 class StorageAnswer:
-    """Base class of the answers of the Storage API; ``WHAT`` names one in errors."""
+    """Base class of the responses of the Storage API; ``WHAT`` is its name in errors."""
 
     __slots__ = ()
     WHAT: ClassVar[str]
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         draft = fill(Draft(), self)
         return dump(draft.body), dict(draft.headers)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> Self:
-        """Decode an answer."""
+        """Decode a response."""
         fields = parse_answer(body, headers, cls.WHAT)
         found: Self = read_fields(cls, Received(NO_PARAMS, headers, lambda: fields))
         return found
 
 
 def optional_record_count() -> FieldPlace:
-    """Return the place of a number of rows; -1 on the wire is unknown."""
+    """Return the place of a number of rows; -1 on the wire means unknown."""
 
     def read(fields: Fields, key: str) -> int | None:
         count = fields.integer(key, -1)
@@ -90,8 +90,8 @@ FlatSchema = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyAnswer(StorageAnswer):
-    """An answer without a result: the call succeeded, perhaps with a warning."""
+    """A response without a result: the call succeeded, possibly with a warning."""
 
-    WHAT: ClassVar[str] = "answer"
+    WHAT: ClassVar[str] = "response"
 
     warning: Warned = ""

@@ -53,10 +53,10 @@ def _reference(fields: Fields, key: str, token: str) -> BlobReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlobAnswer:
-    """Blobs were stored: one reference each, in order.
+    """The references of the stored blobs, in order.
 
-    ``size`` counts the bytes of all of them before compression; ``md5`` is lower-case hex and
-    only there for a single upload.
+    ``size`` is the total size of the blobs in bytes before compression. ``md5`` is lower-case hex
+    and set only for a single upload.
     """
 
     references: tuple[BlobReference, ...]
@@ -66,7 +66,7 @@ class WriteBlobAnswer:
     batch: bool = False
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers; only a single upload fills ``BlobReference``."""
+        """Encode the response as body and headers; only a single upload fills ``BlobReference``."""
         tokens = [reference.token for reference in self.references]
         members = {
             "BlobReference": "" if self.batch or not tokens else tokens[0],
@@ -79,8 +79,8 @@ class WriteBlobAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Decode an answer; the request checks the count."""
-        fields = parse_answer(body, headers, "answer to TableWriteBlob")
+        """Decode a response; `decode_answer` of the request checks the number of references."""
+        fields = parse_answer(body, headers, "response to TableWriteBlob")
         references = _references(fields, "BlobReferences")
         single = fields.optional_text("BlobReference")
         if single is not None and not references:
@@ -97,15 +97,15 @@ class WriteBlobAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlob(StorageCall):
-    """Upload one blob; the body, its bare bytes, is sent by the caller.
+    """Upload one blob; the caller sends the body, the unframed bytes.
 
     ``column_id`` is the id of the BLOB leaf in the write schema, not a position. Empty partition
-    values are sent, too.
+    values are sent as well.
     """
 
     ACTION: ClassVar[str] = "TableWriteBlob"
     CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
-    idempotent: ClassVar[bool] = True  # a blob that no row references is garbage, not data
+    idempotent: ClassVar[bool] = True  # a blob that no row references is never visible
 
     table: Table
     session_id: SessionId
@@ -124,17 +124,17 @@ class WriteBlob(StorageCall):
     compression: Coded = Compression.NONE
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Decode the answer; one without exactly one reference is a `FramingError`."""
+        """Decode the response; raise `FramingError` unless it has exactly one reference."""
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
-            fields = parse_answer(body, headers, "answer to TableWriteBlob")
+            fields = parse_answer(body, headers, "response to TableWriteBlob")
             raise fields.fail("BlobReference", f"names {len(answer.references)} blobs, not 1")
         return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlobBatch(StorageCall):
-    """Upload many blobs in one request; the body, their frames, is sent by the caller."""
+    """Upload many blobs in one request; the caller sends the body, which is framed."""
 
     ACTION: ClassVar[str] = "TableWriteBlob"
     CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
@@ -161,7 +161,7 @@ def _check_target(received: Received) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBlobs(StorageCall):
-    """Read blobs: one reference gives bare bytes, more give frames.
+    """Read blobs: the response is unframed for one reference and framed for several.
 
     ``docs/protocol.md`` section 6.4.
     """

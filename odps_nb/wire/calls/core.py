@@ -1,7 +1,6 @@
 """The parts shared by all Storage API calls: the request value, targets, parameters.
 
-``docs/protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen
-elsewhere.
+``docs/protocol.md`` sections 1.1 to 1.4. Other modules sign and send the requests.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WireRequest:
-    """One HTTP request as a value; ``path`` is relative to the endpoint, not yet escaped.
+    """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
 
-    ``body`` is ``None`` where the caller streams it (uploads) or where there is none (GET).
-    Order of ``params`` and ``headers`` is the order on the wire.
+    ``body`` is ``None`` if the caller streams it (uploads) or if there is none (GET).
+    ``params`` and ``headers`` are sent in their order here.
     """
 
     method: str
@@ -49,7 +48,7 @@ class WireRequest:
     body: bytes | None = None
 
     def url(self, endpoint: str) -> str:
-        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``)."""
+        """Return the absolute URL, encoded as the stock clients do (a space becomes ``+``)."""
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
             return f"{url}?{urlencode(self.params)}" if self.params else url
@@ -76,7 +75,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Parameters that every request of a connection carries (``docs/protocol.md`` section 1.3)."""
+    """Parameters that every request of a connection has (``docs/protocol.md`` section 1.3)."""
 
     curr_project: str | None = None
     curr_schema: str | None = None
@@ -97,11 +96,11 @@ NO_SCOPE = Scope()
 
 
 class StreamingCall(Protocol):
-    """A request value whose answer is a stream (rows or blobs), not a JSON document."""
+    """A request value whose response is a stream (rows or blobs), not a JSON document."""
 
     @property
     def idempotent(self) -> bool:
-        """Whether the request may be sent twice without harm."""
+        """Whether the request is safe to send twice."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
         """Encode the request for the wire."""
@@ -111,7 +110,7 @@ class Call(StreamingCall, Protocol[Answer_co]):
     """A request value with a JSON answer."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Answer_co:
-        """Decode the answer of a successful request."""
+        """Decode the response of a successful request."""
 
 
 def storage_request(
@@ -126,7 +125,7 @@ def storage_request(
     content_type: str = JSON_TYPE,
     headers: Iterable[tuple[str, str | None]] = (),
 ) -> WireRequest:
-    """Spell one Storage API request; a header whose value is ``None`` or empty is left out."""
+    """Build one Storage API request; headers whose value is ``None`` or empty are omitted."""
     return WireRequest(
         method=method,
         path=f"/api/storage/v{api_version}",
@@ -140,13 +139,13 @@ def storage_request(
 
 
 def table_target(table: TableName) -> str:
-    """Spell the ``Target`` of a table (``docs/protocol.md`` section 1.2)."""
+    """Format the ``Target`` of a table (``docs/protocol.md`` section 1.2)."""
     schema = f".schemas.{table.schema}" if table.schema else ""
     return f"projects.{table.project}{schema}.tables.{table.table}"
 
 
 def parse_table_target(target: str) -> TableName:
-    """Read the ``Target`` of a table; impossible names are refused."""
+    """Parse the ``Target`` of a table; raise `InvalidRequestError` for invalid names."""
     match = _TABLE_TARGET.fullmatch(target)
     if match is None:
         raise in_request(f"Target {target[:80]!r} is not a table")
@@ -154,7 +153,7 @@ def parse_table_target(target: str) -> TableName:
 
 
 def table_name(project: str, schema: str | None, table: str) -> TableName:
-    """Make a table name from parts that a client sent."""
+    """Make a table name from the parts that a client sent."""
     try:
         return TableName(project=project, schema=schema, table=table)
     except ArgumentError as error:
@@ -162,12 +161,12 @@ def table_name(project: str, schema: str | None, table: str) -> TableName:
 
 
 def instance_target(project: str, instance_id: str) -> str:
-    """Spell the ``Target`` of a SQL instance."""
+    """Format the ``Target`` of a SQL instance."""
     return f"projects.{project}.instances.{instance_id}"
 
 
 def parse_instance_target(target: str) -> tuple[str, str]:
-    """Read the ``Target`` of an instance as (project, instance id)."""
+    """Parse the ``Target`` of an instance; return (project, instance id)."""
     match = _INSTANCE_TARGET.fullmatch(target)
     if match is None:
         raise in_request(f"Target {target[:80]!r} is not an instance")
@@ -175,21 +174,21 @@ def parse_instance_target(target: str) -> tuple[str, str]:
 
 
 def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
-    """Spell ``ds=x/h=1``; what could be parsed as another partition is an `ArgumentError`.
+    """Format ``ds=x/h=1``; raise `ArgumentError` if it would parse as another partition.
 
-    Levels are joined as in the live tests of the C++ client: by ``/`` in write sessions and in
-    the partitions of a read, by ``,`` in previews (TestTableWriteFullPartitioned,
+    The separator is as in the live tests of the C++ client: ``/`` in write sessions and in
+    the partitions of a read, ``,`` in previews (TestTableWriteFullPartitioned,
     TestFilterOptionsRequiredPartitions, TestSpecificPartition).
     """
     return separator.join(f"{key}={value}" for key, value in spec.checked())
 
 
 def decode_partition(text: str, *, quoted: bool = False) -> PartitionSpec:
-    """Parse ``ds=x,h=1`` or ``ds=x/h=1``; blanks and quotes stay part of the values.
+    """Parse ``ds=x,h=1`` or ``ds=x/h=1``; keep blanks and quotes in the values.
 
-    A ``,`` or ``/`` separates levels only before another ``key=``, since values may hold both
-    (``docs/protocol.md`` section 6.1). With ``quoted``, quotes around a value are not part of it
-    (the control plane, ``docs/protocol.md`` section 7.2).
+    A ``,`` or ``/`` separates levels only before another ``key=``, because values may contain both
+    (``docs/protocol.md`` section 6.1). With ``quoted``, quotes around a value are removed
+    (control plane, ``docs/protocol.md`` section 7.2).
     """
     if not text:
         return PartitionSpec()
@@ -211,7 +210,7 @@ def _level(text: str, *, quoted: bool) -> tuple[str, str]:
 
 
 class Params:
-    """The decoded query of a request; of equal names the later one wins."""
+    """The decoded query of a request; the last of equal names wins."""
 
     __slots__ = ("_values",)
 
@@ -222,11 +221,11 @@ class Params:
         return key in self._values
 
     def optional(self, key: str) -> str | None:
-        """Return a parameter, ``None`` if absent or empty."""
+        """Return a parameter; ``None`` if absent or empty."""
         return self._values.get(key) or None
 
     def text(self, key: str) -> str:
-        """Return a parameter; a missing one is an error."""
+        """Return a parameter; raise if it is missing."""
         value = self.optional(key)
         if value is None:
             raise in_request(f"parameter {key} is missing")
@@ -237,7 +236,7 @@ class Params:
         return (self._values.get(key) or "").lower() == "true"
 
     def integer(self, key: str, *, low: int = 0) -> int:
-        """Return an integer parameter; one that is missing or below ``low`` is an error."""
+        """Return an integer parameter; raise if it is missing or below ``low``."""
         text = self.text(key)
         digits = text[1:] if text[0] == "-" else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 18) or int(text) < low:
@@ -245,11 +244,11 @@ class Params:
         return int(text)
 
     def optional_integer(self, key: str, *, low: int = 0) -> int | None:
-        """Return an integer parameter, ``None`` if absent."""
+        """Return an integer parameter; ``None`` if absent."""
         return None if self.optional(key) is None else self.integer(key, low=low)
 
     def count(self, key: str) -> int:
-        """Return an integer parameter, 0 if absent."""
+        """Return an integer parameter; 0 if absent."""
         return self.optional_integer(key) or 0
 
     @property
@@ -259,21 +258,21 @@ class Params:
 
 
 def request_fields(wire: WireRequest) -> Fields:
-    """Parse the JSON body of a request; no body counts as an empty object."""
+    """Parse the JSON body of a request; a missing body is an empty object."""
     return parse_object(wire.body or b"", f"body of {wire.action}", in_request)
 
 
 def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
-    """Return a header whatever its case; ``None`` if absent or empty."""
+    """Return a header, ignoring case; ``None`` if absent or empty."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return next((value for key, value in pairs if key.lower() == name and value), None)
 
 
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
-    """Return the coding that the request asks for.
+    """Return the coding that ``Accept-Encoding`` requests.
 
-    Only a list with nothing but Storage API codings counts; a generic list such as
-    ``gzip, deflate, zstd`` comes from an HTTP library (``docs/protocol.md`` section 1.4).
+    The header is ignored unless it lists Storage API codings only; a generic list such as
+    ``gzip, deflate, zstd`` is added by an HTTP library (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
     names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]
@@ -283,7 +282,7 @@ def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
 
 
 def content_coding(headers: Mapping[str, str] | Pairs) -> Compression:
-    """Return the coding of the whole body of an upload."""
+    """Return the content coding of an upload."""
     name = find_header(headers, "content-encoding")
     try:
         return from_http_name(name)

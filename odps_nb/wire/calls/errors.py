@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
-The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
-HTTP status. An error gets a hint where there is something to do beyond reading its message.
+The class is chosen by the code, else by an ``ODPS-nnnnnnn`` number in the text, else by the HTTP
+status. An error has a hint if the user can do something that its message does not say.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
-# code -> status: answered by this project (``docs/protocol.md`` section 8.2) or met elsewhere
+# status -> codes: sent by the embedded service (``docs/protocol.md`` section 8.2) or seen elsewhere
 _CODES = {
     400: "InvalidArgument InvalidParameter MalformedDataStream InvalidPartitionSpec "
     "InvalidRowRange ParseError InvalidColumnSpec InvalidProjectTable "
@@ -102,65 +102,65 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
     429: ThrottledError,
 }
 _OTHER_SIGNATURE = (
-    "check the access key: it does not belong to the access id; and the endpoint, with its /api"
+    "check the access key, which does not match the access id, and the endpoint, with its /api"
 )
 _ID = "check the access id, and that its key was not disabled"
 _NO_RIGHT = (
-    "ask the owner of the project for the right to this object, to download where the project asks "
-    "for that, and whether it admits this machine's address"
+    "ask the owner of the project for access to this object (and the Download permission, if the "
+    "project requires it), and whether the project allows this machine's IP address"
 )
-_TOKEN = "check the STS or bearer token: it may have expired, or belong to another access id"
+_TOKEN = "check the STS or bearer token: it may have expired or belong to another access id"
 _OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
 _TIME_OVERFLOW = re.compile(r"ODPS-0422214\b.*timestamp\b.*overflow", re.IGNORECASE | re.DOTALL)
 _IN_MICROSECONDS = (
     "read TIMESTAMPs in microseconds: pass timestamp_unit='us' to Table.read; "
     "in a query, cast the column to DATETIME or STRING"
 )
-_COPIED = "the service copies the table to another cluster meanwhile; try again later"
+_COPIED = "try again later: the service is copying the table to another cluster"
 _HINT_OF_CODE = {
-    "Unauthorized": f"{_ID}; and the clock of this machine, which may be off by 15 minutes at most",
+    "Unauthorized": f"{_ID}; and the clock of this machine, which must be right within 15 minutes",
     "InvalidAccessKeyId": _ID,
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
-    "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
-    "AuthenticationRequestExpired": "get new temporary keys: these have expired",
+    "RequestTimeTooSkewed": "check the clock of this machine; it must be right within 15 minutes",
+    "AuthenticationRequestExpired": "get new temporary keys; these have expired",
     "NoPermission": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
-    "NoSuchProject": "check the name of the project and that the endpoint is of its region",
+    "NoSuchProject": "check the project name, and that the endpoint is for its region",
     "NoSuchSchema": "check the name of the schema",
     "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
     "NoSuchPartition": "check the partition; table.partitions() lists those that exist",
-    "NoSuchSession": "the session and its snapshot have expired; read again for a new snapshot",
-    "NoSuchVersion": "read the whole table, and follow its versions from there",
-    "VersionReplacedRows": "read the whole table, or ask for the versions that only added rows",
-    "NoSuchStream": "open the write stream again; what it held is not committed",
+    "NoSuchSession": "read again for a new snapshot; the session and its snapshot have expired",
+    "NoSuchVersion": "read the whole table, then read changes since its version",
+    "VersionReplacedRows": "read the whole table, or a range of versions that only added rows",
+    "NoSuchStream": "open the write stream again; its rows were not committed",
     "InvalidPartitionSpec": "write key=value for each level, e.g. ds=2024-01-01,hour=3",
     "InvalidRowRange": "request rows within the session's row count",
     "InvalidColumnSpec": "check the names of the columns; table.schema lists them",
     "MissingPartitionSpec": "name a partition, e.g. partition='ds=2024-01-01'",
-    "MethodNotAllowed": "the service does not do this here; a view is read by SQL: odps.sql(…)",
-    "MalformedDataStream": "the uploaded bytes did not arrive as they were sent; write again",
-    "RowOffsetConflict": "another writer uses this stream, or rows are missing before these",
-    "StatusConflict": "the session has expired or was committed already; begin a new one",
+    "MethodNotAllowed": "read a view with odps.sql(…); the request is not allowed here",
+    "MalformedDataStream": "write again; the uploaded bytes were changed in transit",
+    "RowOffsetConflict": "check for another writer of this stream; else earlier rows are missing",
+    "StatusConflict": "begin a new session; this one has expired or was already committed",
     "DataVersionConflict": _COPIED,
     "DataUnderReplication": _COPIED,
-    "InvalidState": "the session was committed or aborted already; begin a new one",
+    "InvalidState": "begin a new session; this one was already committed or aborted",
     "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
-    "TableModified": "the table was changed meanwhile; run the operation again",
-    "SchemaModified": "the columns were changed meanwhile; run the operation again",
-    "InsufficientStorage": "free space on the disk of the service, and try again",
-    "StorageFailure": "look at the disk of the service and its system log; then start it again",
+    "TableModified": "run the operation again; the table was changed during it",
+    "SchemaModified": "run the operation again; the columns were changed during it",
+    "InsufficientStorage": "free disk space on the service, and try again",
+    "StorageFailure": "check the disk and the system log of the service, then restart it",
     "ParseError": "check the SQL text",
 }
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
-    AccessDeniedError: "check the access id and key, and the rights to the object",
+    AccessDeniedError: "check the access id and key, and your permissions on the object",
     NotFoundError: "check the name, the project and the endpoint",
-    ConflictError: "the object is in another state than expected; look at it and try again",
+    ConflictError: "check the state of the object, which is not the expected one, and try again",
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
-    ThrottledError: "wait a little, or read with a smaller workers=",
-    ServerFaultError: "the server failed; try again, and quote the request id if it persists",
-    ServiceError: "check the endpoint: the server there is not the service",
+    ThrottledError: "wait, or read with fewer workers=",
+    ServerFaultError: "try again; if it still fails, report the request id",
+    ServiceError: "check the endpoint: the server there is not MaxCompute",
 }
 
 
@@ -172,29 +172,29 @@ class _Parts(NamedTuple):
 
 
 def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Return the exception for a non-successful answer; never raises."""
+    """Return the exception for an unsuccessful response; never raises."""
     body = _decoded(body[:MAX_ERROR_BYTES])
     return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
 
 
 def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError | None:
-    """Return the error that came with a status of success in place of the rows, if it is one.
+    """Return the error document that a 2xx response contains in place of rows, or ``None``.
 
-    The parameters are those of `decode_error`. A page of another server is no such error.
+    The parameters are those of `decode_error`. Pages of proxies are ignored.
     """
     parts = _parse(_decoded(body[:MAX_ERROR_BYTES]))
     if parts is None:
         return None
     error = _error(200, headers, parts)
     if type(error) is ServiceError:
-        error.hint = "quote the code and the request id: the service refused after it had accepted"
+        error.hint = "report the code and the request id: the status of this error is a success"
     return error
 
 
 def _decoded(body: bytes) -> bytes:
-    """Return the first MiB of an error body out of its coding, which its first bytes show.
+    """Return the first MiB of an error body, decompressed if it begins with a magic number.
 
-    The header is not needed: no text begins so. What is damaged stays as it came.
+    No text begins with these bytes, so the header is not needed. A damaged body is returned as is.
     """
     try:
         if body[:2] == GZIP_MAGIC:
@@ -218,7 +218,7 @@ def _error(status: int, headers: Mapping[str, str] | Pairs, parts: _Parts) -> Se
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)
-    message = message or f"the server answered with HTTP status {status}"
+    message = message or f"the server responded with HTTP status {status}"
     return kind(
         shorten(message, MAX_MESSAGE),
         status=status,
@@ -244,45 +244,45 @@ def code_of_text(text: str) -> str | None:
 
 
 def with_advice(message: str, advice: str) -> str:
-    """Return a message with what to do at its end, as the embedded service sends it."""
+    """Return a message with the advice appended, as the embedded service sends it."""
     return f"{message} (to do: {advice})" if advice else message
 
 
 def split_advice(message: str) -> tuple[str, str | None]:
-    """Return a message without the advice at its end, and the advice."""
+    """Split a message into the text and the advice at its end."""
     found = _ADVICE.search(message)
     return (message, None) if found is None else (message[: found.start()], found[1])
 
 
 def hint_of_code(code: str | None) -> str | None:
-    """Return the hint for an error code, if there is one."""
+    """Return the hint for an error code; ``None`` if there is none."""
     return _HINT_OF_CODE.get(code or "")
 
 
 def is_storage_timeout(code: str | None, message: str) -> bool:
-    """Return whether an error says that the service's own metadata store timed out.
+    """Return whether an error means that the service's metadata store timed out.
 
-    The service may say so with any status; its clients retry by this word
-    (``docs/protocol.md`` section 8.4). Names in the message may hold the word too, so a code that
-    says what failed counts more.
+    The status may be any; the stock clients retry if the text contains "OTSTimeout"
+    (``docs/protocol.md`` section 8.4). A name in the message may contain the word as well, so a
+    specific error code takes precedence.
     """
     is_vague = code in _VAGUE_CODES or STATUS_OF_CODE.get(code or "", 500) >= 500
     return is_vague and "otstimeout" in f"{code} {message}".lower()
 
 
 def is_time_overflow(text: str) -> bool:
-    """Return whether a text says that nanoseconds do not reach a TIMESTAMP that was read.
+    """Return whether a text says that a TIMESTAMP is out of range for nanoseconds.
 
-    Known from one client, which does not show the HTTP status (Apache Doris, pull request 49600):
-    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone is any
-    failed read.
+    Known from one client, without the HTTP status (Apache Doris, pull request 49600):
+    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone stands
+    for any failed read.
     """
     return bool(_TIME_OVERFLOW.search(text))
 
 
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
     if is_time_overflow(f"{code} {message}"):
-        return InvalidRequestError  # the same request fails again, whatever the status
+        return InvalidRequestError  # a retry would fail again, whatever the status
     known = STATUS_OF_CODE.get(code or "", status)
     if is_storage_timeout(code, message):
         return ServerFaultError
@@ -297,7 +297,7 @@ def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]
 
 
 def _parse(body: bytes) -> _Parts | None:
-    """Return what an error document says; ``None`` if the body is none."""
+    """Parse an error document; return ``None`` if the body is not one."""
     start = body.lstrip()[:1]
     try:
         if start == b"{":
@@ -305,18 +305,18 @@ def _parse(body: bytes) -> _Parts | None:
         if start == b"<":
             return _parse_xml(body)
     except OdpsNbError:
-        pass  # an error page of a proxy, or damaged
+        pass  # an error page of a proxy, or a damaged body
     return None
 
 
 def _raw(body: bytes) -> str:
-    """Return the text of a body that is no error document, without tags and secrets."""
+    """Return the text of a body that is not an error document, without tags and secrets."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
     return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
-    """Read the service's own members, else those that other servers and gateways use."""
+    """Read the service's members, else those that other servers and gateways use."""
     inner = next((name for name in ("error", "Error") if name in fields), None)
     if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
         fields = fields.inner(inner)
@@ -344,8 +344,7 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Only the form in seconds: a date needs a clock, which this layer does not have; `client` reads
-    # it.
+    # In seconds only: a date needs a clock, which this layer must not use; `client` parses dates.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:
@@ -359,7 +358,7 @@ def encode_error_json(code: str, message: str, request_id: str) -> bytes:
 
 
 def encode_error_xml(code: str, message: str, request_id: str) -> bytes:
-    """Write an error of the control plane; clients want all four elements."""
+    """Write an error of the control plane; clients require all four elements."""
     parts = (
         element("Code", code),
         element("Message", message),

@@ -25,8 +25,8 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
-"""Rows of a result that a key may read which may not read all of its tables (vendor's manual)."""
-# Statuses of the tunnel that the real service is reported to send here, too.
+"""Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
+# Tunnel statuses that the real service is reported to send here as well.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
 
@@ -39,9 +39,9 @@ def _status(fields: Fields, key: str) -> SessionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSessionAnswer(StorageAnswer):
-    """The result of an instance: ``download_id`` is the session id of the calls that follow."""
+    """The result of an instance; ``download_id`` is the session id for `ReadInstance`."""
 
-    WHAT: ClassVar[str] = "answer about an instance session"
+    WHAT: ClassVar[str] = "instance session"
 
     download_id: Annotated[str, member("DownloadID", Fields.need_text)]
     status: Annotated[SessionStatus, member("Status", _status, lambda status: status.value)] = (
@@ -64,7 +64,7 @@ class InstanceSessionAnswer(StorageAnswer):
 class CreateInstanceReadSession(StorageCall):
     """Open a session on a finished instance's result.
 
-    ``enable_limit`` caps it at `LIMITED_RESULT_ROWS`.
+    ``enable_limit`` limits the result to `LIMITED_RESULT_ROWS` rows.
     """
 
     ACTION: ClassVar[str] = "InstanceCreateReadSession"
@@ -79,7 +79,7 @@ class CreateInstanceReadSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceReadSession(StorageCall):
-    """Get the state of the session on the result of an instance (a GET)."""
+    """Get the state of a session on an instance's result (a GET)."""
 
     ACTION: ClassVar[str] = "InstanceGetReadSession"
     METHOD: ClassVar[str] = "GET"
@@ -96,8 +96,8 @@ class GetInstanceReadSession(StorageCall):
 class ReadInstance(StorageCall):
     """Open the Arrow stream of rows ``[offset, offset + count)`` of a result.
 
-    ``count`` is ``None`` for all the rest. Without a ``session_id`` the rows of the query
-    ``query_id`` of the instance are streamed, and their number is not known in advance.
+    ``count`` is ``None`` for all remaining rows. Without a ``session_id``, the service streams the
+    rows of the instance's query ``query_id``; their number is not known in advance.
     """
 
     ACTION: ClassVar[str] = "InstanceRead"

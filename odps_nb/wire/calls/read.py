@@ -51,13 +51,13 @@ NOT_INCREMENTAL: Mapping[str, object] = {
     "Mode": "append",
     "EnableIncrementalRead": False,
 }
-"""The answer's value for a read that is not incremental (C++ client: table_read_session)."""
+"""Version in the response to a non-incremental read (C++ client: table_read_session)."""
 DEFAULT_BATCH_ROWS = 4096
 MAX_BATCH_ROWS = 20_000
-"""Most rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
+"""Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 """Range of ``MaxBatchRawSize``; 0 is allowed, too (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# An expiry under this is in seconds, over it in milliseconds: no source names the unit, and
+# Below this an expiry is in seconds, above it in milliseconds: no source states the unit, and
 # 10^11 is the year 5138 as seconds and 1973 as milliseconds.
 _MILLISECONDS_FROM = 10**11
 
@@ -99,14 +99,14 @@ def _count(fields: Fields, key: str) -> int:
 class ReadSessionAnswer(StorageAnswer):
     """A read session: one snapshot, cut into splits.
 
-    ``splits_count`` counts in `SplitMode.SIZE` and kin; ``record_count`` is known in
-    `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` in bytes. ``schema`` lists the columns of the streams, in order.
-    ``latest_version`` is the table version of the snapshot: where the next incremental read starts.
-    ``incremental_options`` repeats those of the request, unchanged. Some clients need every member.
+    ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes
+    have a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes.
+    ``schema`` lists the columns of the streams, in order. ``latest_version`` is the table version
+    of the snapshot, where the next incremental read starts. ``incremental_options`` repeats those
+    of the request. Some clients require every member.
     """
 
-    WHAT: ClassVar[str] = "answer to TableCreateReadSession"
+    WHAT: ClassVar[str] = "response to TableCreateReadSession"
 
     session_id: Annotated[str, member("SessionId", Fields.need_text)]
     status: Annotated[Status, fixed_member("SessionType", "BATCH_READ")] = SessionStatus.NORMAL
@@ -154,12 +154,12 @@ class ReadSessionAnswer(StorageAnswer):
 class CreateReadSession(StorageCall):
     """Create a read session: a snapshot of a table, cut into splits (``TableCreateReadSession``).
 
-    ``split_number`` counts bytes per split (Size), rows per split (RowOffset, used by the
-    client alone) or splits (Parallelism). Empty tuples mean "all".
+    ``split_number`` is bytes per split (Size), rows per split (RowOffset, used only by the
+    client) or the number of splits (Parallelism). Empty tuples mean "all".
     """
 
     ACTION: ClassVar[str] = "TableCreateReadSession"
-    idempotent: ClassVar[bool] = True  # an unused session only expires
+    idempotent: ClassVar[bool] = True  # an unused session expires without effect
 
     table: Table
     data_columns: Annotated[tuple[str, ...], member("RequiredDataColumns", Fields.texts)] = ()
@@ -233,7 +233,7 @@ def _take_split(received: Received) -> Split:
 
 
 def _check_format(received: Received) -> None:
-    """Refuse any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    """Raise for any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
     asked = received.fields.inner("DataFormat")
     for key, known in _FORMAT.items():
         said = asked.text(key, known)
@@ -249,9 +249,9 @@ _ARROW = FieldPlace(lambda draft, _: draft.add("DataFormat", _FORMAT), _check_fo
 class ReadRows(StorageCall):
     """Open the Arrow stream of one split (``TableRead``).
 
-    ``skip_rows`` rows are left out at the start of the split, to resume after a broken stream;
-    ``max_batch_raw_size`` counts bytes, 0 is no limit. The service refuses more than
-    `MAX_BATCH_ROWS`, and bytes that are not 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
+    ``skip_rows``: rows to skip at the start of the split, to resume after a broken stream.
+    ``max_batch_raw_size``: bytes; 0 means no limit. The service rejects more rows per batch than
+    `MAX_BATCH_ROWS`, and sizes other than 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
     """
 
     ACTION: ClassVar[str] = "TableRead"
@@ -275,10 +275,10 @@ class ReadRows(StorageCall):
 class Preview(StorageCall):
     """Read the first rows of a table, without a session (``TablePreview``).
 
-    A ``limit`` of 0 is all rows; ``None`` leaves it to the service, whose default is not
-    documented. Without ``columns`` all are read, partition columns last; with some, exactly these.
-    A partition that does not exist gives no rows, and no error (C++ client: preview tests).
-    The body repeats the parameters.
+    A ``limit`` of 0 means all rows; with ``None`` the service uses its default, which is not
+    documented. Empty ``columns`` means all columns, partition columns last. A partition that does
+    not exist returns no rows and no error (C++ client: preview tests). The body repeats the
+    parameters.
     """
 
     ACTION: ClassVar[str] = "TablePreview"

@@ -1,8 +1,8 @@
-"""Spells requests and answers by their fields: each is annotated with its places on the wire.
+"""Encodes and decodes requests and responses by annotations of their fields.
 
-``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is written and read.
-Places are written in the order of the fields. A field with several places is written to all of
-them, and read from the first that has a value.
+``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is encoded and
+decoded: the annotation is the field's place on the wire. Fields are encoded in order. A field with
+several places is written to all of them, and read from the first that has a value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odps_nb.wire.json_fields import Fields, in_request
 
 
 class Draft:
-    """What is being written: parameters, headers and members of the JSON body."""
+    """A message being encoded: parameters, headers and members of the JSON body."""
 
     def __init__(self, api_version: int = 2) -> None:
         self.target, self.api_version = "", api_version
@@ -46,13 +46,13 @@ class Draft:
         self.body: dict[str, Any] = {}
 
     def add(self, path: str, value: object) -> None:
-        """Set a member of the body; a dot leads into an inner object."""
+        """Set a member of the body; a dot in the path separates nested objects."""
         outer, _, name = path.rpartition(".")
         (self.body.setdefault(outer, {}) if outer else self.body)[name] = value
 
 
 class Received:
-    """What is being read; the body is parsed when a field needs it."""
+    """A message being decoded; its body is parsed when the first field needs it."""
 
     def __init__(
         self, params: Params, headers: Mapping[str, str] | Pairs, fields: Callable[[], Fields]
@@ -66,9 +66,9 @@ class Received:
 
 
 class FieldPlace(NamedTuple):
-    """Where a field stands on the wire: how it is written, and how it is read.
+    """The place of a field on the wire: the functions that encode and decode it.
 
-    ``take`` returns ``None`` if the value is not there.
+    ``take`` returns ``None`` if the value is absent.
     """
 
     put: Callable[[Draft, Any], None]
@@ -80,7 +80,7 @@ def param(
     read: Callable[[Params, str], Any] = Params.text,
     write: Callable[[Any], str | None] = str,
 ) -> FieldPlace:
-    """Return the place of a parameter; it is left out if its value or text is ``None``."""
+    """Return the place of a parameter; it is omitted if its value or text is ``None``."""
 
     def put(draft: Draft, value: Any) -> None:
         text = None if value is None else write(value)
@@ -97,9 +97,9 @@ def member(
     *,
     optional: bool = False,
 ) -> FieldPlace:
-    """Return the place of a member of the JSON body, an inner one as ``Outer.Name``.
+    """Return the place of a member of the JSON body; a nested one is ``Outer.Name``.
 
-    ``optional``: ``None`` is left out instead of written as ``null``.
+    ``optional``: omit ``None`` instead of writing ``null``.
     """
     outer, _, name = path.rpartition(".")
 
@@ -119,17 +119,17 @@ def _not_read(_: Received) -> None:
 
 
 def fixed_member(path: str, value: object) -> FieldPlace:
-    """Return the place of a member that is always the same; it is not read."""
+    """Return the place of a constant member, which is ignored when decoding."""
     return FieldPlace(lambda draft, _: draft.add(path, value), _not_read)
 
 
 def fixed_param(name: str, value: str) -> FieldPlace:
-    """Return the place of a parameter that is always the same; it is not read."""
+    """Return the place of a constant parameter, which is ignored when decoding."""
     return FieldPlace(lambda draft, _: draft.params.append((name, value)), _not_read)
 
 
 def header(name: str) -> FieldPlace:
-    """Return the place of a header; it is left out if it is empty."""
+    """Return the place of a header; it is omitted if empty."""
 
     def put(draft: Draft, value: str | None) -> None:
         if value:
@@ -151,7 +151,7 @@ def _put_table(draft: Draft, value: TableName) -> None:
 
 
 def _instance(part: int) -> FieldPlace:
-    """Return the place of a part of the target of a SQL instance: 0 the project, 1 its id."""
+    """Return the place of a part of an instance's target: 0 is the project, 1 the instance id."""
 
     def put(draft: Draft, value: str) -> None:
         draft.target = instance_target(draft.target, value) if part else value
@@ -163,7 +163,7 @@ def _instance(part: int) -> FieldPlace:
 
 
 def _put_mode(draft: Draft, value: WriteMode) -> None:
-    if draft.api_version >= 3:  # the first that has it (``docs/protocol.md`` section 3.12)
+    if draft.api_version >= 3:  # older versions lack WriteMode (``docs/protocol.md`` section 3.12)
         draft.params.append(("WriteMode", value.value))
 
 
@@ -176,7 +176,7 @@ def _take_mode(received: Received) -> WriteMode:
 
 
 def partition_member(name: str) -> FieldPlace:
-    """Return the place of a partition as text."""
+    """Return the place of a partition, written as text, in the JSON body."""
     return member(
         name,
         lambda fields, key: decode_partition(fields.text(key)),
@@ -185,7 +185,7 @@ def partition_member(name: str) -> FieldPlace:
 
 
 def partition_param(name: str) -> FieldPlace:
-    """Return the place of a partition that may be absent."""
+    """Return the place of a partition in a parameter; the partition may be absent."""
 
     def read(params: Params, key: str) -> PartitionSpec | None:
         text = params.optional(key)
@@ -195,12 +195,12 @@ def partition_param(name: str) -> FieldPlace:
 
 
 def text_or_none(value: str | None) -> str:
-    """Write an absent text as an empty one."""
+    """Return the text, or an empty one for ``None``."""
     return value or ""
 
 
 def no(fields: Fields, key: str) -> bool:
-    """Return a boolean member; absent means false."""
+    """Return a boolean member; false if absent."""
     return fields.boolean(key, default=False)
 
 
@@ -218,14 +218,14 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
-    """Return the fields of a request or an answer with their places."""
-    names = kind.__init__.__globals__  # functions in annotations need those of their module
+    """Return the fields of a request or a response with their places."""
+    names = kind.__init__.__globals__  # annotations refer to names of their module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))
 
 
 def fill(draft: Draft, value: Any) -> Draft:
-    """Write all fields of a request or an answer."""
+    """Encode all fields of a request or a response."""
     kind: Any = type(value)
     for name, places in _places_of(kind):
         for place in places:
@@ -234,7 +234,7 @@ def fill(draft: Draft, value: Any) -> Draft:
 
 
 def read_fields(kind: Any, received: Received) -> Any:
-    """Make a request or an answer of what was received."""
+    """Decode a request or a response from a received message."""
     values = {}
     for name, places in _places_of(kind):
         found = (place.take(received) for place in places)
@@ -249,7 +249,7 @@ class StorageCall:
     ACTION: ClassVar[str]
     METHOD: ClassVar[str] = "POST"
     CONTENT_TYPE: ClassVar[str] = JSON_TYPE
-    """Of the body; one that is not JSON is sent by the caller."""
+    """Content type of the body; the caller sends bodies other than JSON."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""

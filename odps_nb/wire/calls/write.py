@@ -60,9 +60,9 @@ _SCHEMA = member(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionAnswer(StorageAnswer):
-    """A write session was created."""
+    """A new write session."""
 
-    WHAT: ClassVar[str] = "answer to TableCreateWriteSession"
+    WHAT: ClassVar[str] = "response to TableCreateWriteSession"
 
     session_id: Annotated[str, member("SessionId", Fields.need_text)]
     warning: Warned = ""
@@ -73,10 +73,10 @@ class WriteSessionAnswer(StorageAnswer):
 class WriteSessionStateAnswer(StorageAnswer):
     """The closed streams of a write session: stream id -> highest closed version.
 
-    A staging id is opaque text of the service.
+    A staging id is an opaque string of the service.
     """
 
-    WHAT: ClassVar[str] = "answer to TableGetWriteSession"
+    WHAT: ClassVar[str] = "response to TableGetWriteSession"
 
     streams: Annotated[
         Mapping[str, int],
@@ -100,7 +100,7 @@ class WriteSessionStateAnswer(StorageAnswer):
 class WriteSchemaAnswer(StorageAnswer):
     """The write schema of a table."""
 
-    WHAT: ClassVar[str] = "answer to TableGetWriteSchema"
+    WHAT: ClassVar[str] = "response to TableGetWriteSchema"
 
     schema: Annotated[WriteSchema, _SCHEMA]
 
@@ -109,7 +109,7 @@ class WriteSchemaAnswer(StorageAnswer):
 class CreateWriteSession(StorageCall):
     """Begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target at commit; it may arrive as text.
+    ``overwrite`` replaces the target at commit; other clients may send it as text.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
@@ -134,7 +134,7 @@ class CreateWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSession(StorageCall):
-    """Get the streams of a write session."""
+    """Get the closed streams of a write session."""
 
     ACTION: ClassVar[str] = "TableGetWriteSession"
     idempotent: ClassVar[bool] = True
@@ -165,7 +165,7 @@ class CommitWriteSession(StorageCall):
     """Commit the named (stream id, version) pairs, or all closed streams."""
 
     ACTION: ClassVar[str] = "TableCommitWriteSession"
-    idempotent: ClassVar[bool] = False  # after a lost answer, get the session's state
+    idempotent: ClassVar[bool] = False  # after a lost response, check the session's state
 
     table: Table
     session_id: SessionId
@@ -178,7 +178,7 @@ class CommitWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortWriteSession(StorageCall):
-    """Abort a write session; what was written into it is discarded."""
+    """Abort a write session and discard its rows."""
 
     ACTION: ClassVar[str] = "TableAbortWriteSession"
     idempotent: ClassVar[bool] = True
@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Get the column ids of the table of a write session; it has no write mode in any version."""
+    """Get the column ids for a write session; no API version sends a write mode here."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -212,12 +212,12 @@ class GetWriteSchema(StorageCall):
 class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and its state.
 
-    ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` the rows
-    that it holds, ``byte_size`` their bytes; each ``None`` where the answer lacks it. State and
-    row count have two spellings (``docs/protocol.md`` section 3.8).
+    ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` the number of its
+    rows, ``byte_size`` their bytes; each is ``None`` if the response lacks it. State and row count
+    have two spellings (``docs/protocol.md`` section 3.8).
     """
 
-    WHAT: ClassVar[str] = "answer about a write stream"
+    WHAT: ClassVar[str] = "write stream"
 
     schema: Annotated[WriteSchema, _SCHEMA] = field(
         default_factory=lambda: WriteSchema(schema=TableSchema())
@@ -254,12 +254,12 @@ class WriteStreamAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRowsAnswer(StorageAnswer):
-    """Rows were stored; ``row_offset`` is the next offset of an exactly-once stream.
+    """Confirms stored rows; ``row_offset`` is the next offset of an exactly-once stream.
 
-    ``staging_id`` is opaque text of the service. All members may be absent.
+    ``staging_id`` is an opaque string of the service. All members may be absent.
     """
 
-    WHAT: ClassVar[str] = "answer to TableWrite"
+    WHAT: ClassVar[str] = "response to TableWrite"
 
     warning: Warned = ""
     commit_message: Annotated[str, member("CommitMessage", Fields.text)] = ""
@@ -272,9 +272,9 @@ class WriteRowsAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWriteStream(StorageCall):
-    """Open a write stream; a higher version of the same id replaces the lower ones.
+    """Open a write stream; a higher version of the same id replaces lower versions.
 
-    ``exactly_once`` makes the answer carry an access token, and every `WriteRows` an offset.
+    With ``exactly_once``, the response has an access token and each `WriteRows` an offset.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteStream"
@@ -295,8 +295,8 @@ class CreateWriteStream(StorageCall):
 class GetWriteStream(StorageCall):
     """Get the state of a stream; with ``exactly_once``, its next offset and a new access token.
 
-    Id and version are in the query, the body, or both: the C++ client sends them in the body alone;
-    the Java client may send a GET without one.
+    Id and version are in the query, the body, or both: the C++ client sends them only in the body;
+    the Java client may send a GET without a body.
     """
 
     ACTION: ClassVar[str] = "TableGetWriteStream"
@@ -323,7 +323,7 @@ class GetWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseWriteStream(StorageCall):
-    """Close a complete stream; only closed streams are committed."""
+    """Close a complete stream. A commit includes closed streams only."""
 
     ACTION: ClassVar[str] = "TableCloseWriteStream"
     idempotent: ClassVar[bool] = True
@@ -340,10 +340,10 @@ class CloseWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRows(StorageCall):
-    """Upload rows into a stream; the body, one whole Arrow IPC stream, is sent by the caller.
+    """Upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
 
-    ``count`` is the number of rows in the body, which the service does not check (live tests of
-    pyodps send another one), ``row_offset`` their place in the stream (exactly-once streams only).
+    ``count`` is the number of rows in the body; the service does not check it (live tests of pyodps
+    send a different number). ``row_offset`` is their offset in an exactly-once stream.
     """
 
     ACTION: ClassVar[str] = "TableWrite"
@@ -363,7 +363,7 @@ class WriteRows(StorageCall):
 
     @property
     def idempotent(self) -> bool:
-        """Only rows with an offset may be sent twice: the server recognises them by it."""
+        """Whether the rows have an offset, by which the server recognises repeats."""
         return self.row_offset is not None
 
     decode_answer = staticmethod(WriteRowsAnswer.decode)

@@ -1,8 +1,8 @@
 """Requests and documents of the control plane: tables, projects, SQL instances.
 
 ``docs/protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
-``encode`` and ``decode``, and `decode_control` is the server's entry. Paths are relative to the
-endpoint, whose own path (``/api``) they do not contain.
+``encode`` and ``decode``. The server calls `decode_control`. Paths are relative to the endpoint
+and exclude its path (``/api``).
 """
 
 # ruff: noqa: F401
@@ -76,10 +76,10 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 
 
 def decode_control(wire: WireRequest) -> ControlRequest | None:
-    """Return the request value, or ``None`` if this package has none for it.
+    """Decode a control plane request; return ``None`` if it is unknown here.
 
-    ``wire``: its path relative to the endpoint, decoded; its parameters decoded, bare ones with an
-    empty value.
+    ``wire``: has a decoded path relative to the endpoint and decoded parameters; a parameter
+    without ``=`` has an empty value.
     """
     if wire.path == "/tenants" and wire.method == "GET":
         return GetTenant()

@@ -17,7 +17,7 @@ DEFAULT_PAGE = 1000
 
 
 class SafeCall:
-    """Base class of requests that may be sent twice without harm."""
+    """Base class of requests that are safe to send twice."""
 
     __slots__ = ()
     idempotent: ClassVar[bool] = True
@@ -38,7 +38,7 @@ def rest_request(
     headers: Pairs = (),
     body: bytes | None = None,
 ) -> WireRequest:
-    """Build one REST request; the schema of the object wins over that of the connection."""
+    """Build one REST request; the schema of the object overrides that of the connection."""
     of_all = Scope(curr_project=scope.curr_project, curr_schema=schema or scope.curr_schema)
     return WireRequest(
         method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body
@@ -46,7 +46,7 @@ def rest_request(
 
 
 def paged(*params: tuple[str, str]) -> Pairs:
-    """Return the parameters of a page; empty ones are left out."""
+    """Return the parameters of a page without the empty ones."""
     return (("expectmarker", "true"), *((key, value) for key, value in params if value))
 
 
@@ -56,10 +56,10 @@ def xml_body(root: str, parts: str | Iterable[str]) -> bytes:
 
 
 def date_text(seconds: float | None) -> str:
-    """Write seconds of the epoch for an XML element; ``None`` is empty."""
+    """Format epoch seconds for an XML element; empty for ``None``."""
     return "" if seconds is None else format_date(seconds)
 
 
 def epoch(text: str | None) -> float | None:
-    """Read a date of an XML element or header; anything else is ``None``."""
+    """Parse a date of an XML element or header; return ``None`` if it is invalid."""
     return parse_date(text or "")

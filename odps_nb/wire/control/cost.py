@@ -1,4 +1,4 @@
-"""The estimate of a SQL job: a job whose task is ``SQLCost`` runs nothing and answers with it.
+"""The cost estimate of a query: a job with a ``SQLCost`` task returns it and runs nothing.
 
 ``docs/protocol.md`` section 9.3.
 """
@@ -15,9 +15,9 @@ COST_TASK = "AnonymousSQLCostTask"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCost:
-    """What a query would cost: bytes that it reads, its complexity, and how many UDFs it calls.
+    """The estimated cost of a query: input bytes, complexity, and number of UDF calls.
 
-    ``None`` where the service does not say. The service bills the bytes times the complexity.
+    A field is ``None`` if the service omits it. The service bills bytes times complexity.
     """
 
     input_bytes: int | None = None

@@ -1,7 +1,7 @@
-"""Expressions of which the service makes partition columns: their SQL and their JSON.
+"""Expressions that generate partition columns: parses and writes their SQL and JSON.
 
-The table document has the expression as a JSON text, a list in post-order: references, constants,
-and calls of what is before them (``GenerateExpression`` of the Java and the Go SDK,
+The table document has the expression as JSON text, a list in post-order: references, constants,
+and calls that take the preceding items (``GenerateExpression`` of the Java and the Go SDK,
 ``odps/expressions`` of pyodps).
 """
 
@@ -35,7 +35,7 @@ def truncated(source: str, unit: str) -> Generated:
 def parse_generated(text: str) -> Column | None:
     """Parse ``trunc_time(d, 'day') as pt`` of AUTO PARTITIONED BY; ``None`` for anything else.
 
-    A column without a name is called ``_pt_col_0_``; its type is STRING.
+    A column without a name becomes ``_pt_col_0_``; its type is STRING.
     """
     found = _TRUNC_TIME.fullmatch(text)
     if found is None:
@@ -58,7 +58,7 @@ def encode_generated(generated: Generated, source: Column | None) -> str:
 
 
 def decode_generated(text: str) -> Generated:
-    """Read the JSON text; an expression of another form keeps its text and no more."""
+    """Parse the JSON text; other expressions than ``trunc_time`` keep only their SQL text."""
     try:
         items = json.loads(text)
         shown = _shown(items) or text

@@ -1,7 +1,7 @@
 """SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
 
-Rows of a result are read over the Storage API (``odps_nb.wire.calls.instance``); the result
-document here holds the text of DDL and of failures.
+The rows of a result are read with the Storage API (``odps_nb.wire.calls.instance``); the result
+document here contains the output of DDL statements and error texts.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _XML_HEADERS = (("Content-Type", XML_TYPE),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """Outcome of one task: ``status`` such as ``Success``, ``Failed``; ``text`` of its result.
+    """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
-    Bytes of a text to encode that are not UTF-8 are surrogates (``surrogateescape`` of Python).
+    In a text to encode, invalid UTF-8 bytes are surrogates (Python's ``surrogateescape``).
     """
 
     name: str = SQL_TASK
@@ -60,19 +60,19 @@ class TaskResult:
 
     @property
     def failed(self) -> bool:
-        """Whether the task ended without success."""
+        """Whether the task failed or was cancelled."""
         return self.status.lower() in ("failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceResult:
-    """Results of the tasks of an instance; ``status`` of the instance where the document has it."""
+    """Results of the tasks of an instance; ``status`` is the instance's, if stated."""
 
     tasks: tuple[TaskResult, ...] = ()
     status: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         parts = [element("Status", self.status)] if self.status else []
         tasks = (
             element(
@@ -90,7 +90,7 @@ class InstanceResult:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Decode a result document; Base64 results are decoded."""
+        """Decode a result document, including Base64 results."""
         return cls._of(parse_answer(body, "result document", root="Instance"))
 
     @classmethod
@@ -124,7 +124,7 @@ def _task_result(task: Element) -> TaskResult:
 
 
 def query_error(task: TaskResult) -> QueryError:
-    """Make the error of a failed task: its text, and the code and hint found in it."""
+    """Make the error of a failed task from its text, with the code and hint found in it."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
@@ -133,31 +133,31 @@ def query_error(task: TaskResult) -> QueryError:
 
 
 _HINT_IN_SQL = {
-    "NoSuchProject": "check the names in the query: project.table, or project.schema.table in full"
+    "NoSuchProject": "check the names in the query: use project.table or project.schema.table"
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedInstance:
-    """A new instance; ``result`` is set if the server ran it at once."""
+    """A new instance; ``result`` is set if the server ran it immediately."""
 
     instance_id: str
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers; ``location`` is the URL of the instances."""
+        """Encode the response as body and headers; ``location`` is the URL of the instances."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Decode the answer; only the end of ``Location`` counts."""
+        """Decode the response; the instance id is the last segment of ``Location``."""
         location = find_header(headers, "location") or ""
         instance_id = location.partition("?")[0].rstrip("/").rpartition("/")[2]
         if not _INSTANCE_ID.fullmatch(instance_id):
-            raise FramingError("the answer to a submitted job does not name its instance")
+            raise FramingError("the response to a submitted job has no instance id")
         root = (
-            parse_answer(body, "answer to a submitted job", root="Instance")
+            parse_answer(body, "response to a submitted job", root="Instance")
             if body.strip()
             else None
         )
@@ -167,9 +167,9 @@ class SubmittedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSql:
-    """Start a SQL job; two jobs of a project with one ``unique_id`` are one instance.
+    """Start a SQL job; a repeated ``unique_id`` in a project returns the same instance.
 
-    ``estimates``: run nothing, and answer with a `SqlCost`.
+    ``estimates``: return a `SqlCost` without running the query.
     """
 
     project: str
@@ -182,14 +182,14 @@ class SubmitSql:
 
     @property
     def idempotent(self) -> bool:
-        """Whether the request may be sent again: the server recognises it by its ``unique_id``."""
+        """Whether a retry is safe: the server recognises repeats by ``unique_id``."""
         return bool(self.unique_id)
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; a query without a semicolon at its end gets one."""
+        """Encode the request; append a semicolon to the query if it has none."""
         if not has_spelling(self.sql):
             raise ArgumentError(
-                "the query holds a control character, which no request can carry",
+                "the query contains a control character, which XML cannot represent",
                 hint="write it as chr(…) with its number, or bind it as :name",
             )
         properties = {"settings": dump(dict(self.settings)).decode(), "uuid": self.unique_id}
@@ -219,7 +219,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, also as other clients write it."""
+        """Decode the request, including variants of other clients."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
@@ -252,7 +252,7 @@ def _ended(query: str) -> str:
     code, dashes, _ = last.partition("--")
     if query.endswith(";") or (dashes and code.rstrip().endswith(";")):
         return query
-    return query + ("\n;" if dashes else ";")  # a semicolon in a comment ends nothing
+    return query + ("\n;" if dashes else ";")  # a semicolon in a comment does not end a query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +269,7 @@ class TaskState:
 class InstanceStatus:
     """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` means only that it ended; the states of its tasks tell whether it succeeded.
+    ``Terminated`` includes failures; the states of the tasks tell whether it succeeded.
     """
 
     status: str
@@ -284,7 +284,7 @@ class InstanceStatus:
         return self.status.lower() == "terminated"
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         tasks = (
             element(
                 "Task",
@@ -375,7 +375,7 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Get the text of the SQL of an instance, as the stock client does (``?source``)."""
+    """Get the SQL text of an instance, as the stock client does (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
@@ -386,7 +386,7 @@ class GetInstanceSource(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelInstance(_OfInstance):
-    """Stop an instance; stopping one that is over changes nothing."""
+    """Stop an instance; has no effect if it has already ended."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -399,4 +399,4 @@ class CancelInstance(_OfInstance):
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Check the answer, which is empty."""
+        """Accept the response, which is empty."""

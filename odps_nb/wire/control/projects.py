@@ -34,7 +34,7 @@ class ProjectInfo:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, members: str = "Properties") -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers; clients insist on the headers."""
+        """Encode the response as body and headers; clients require the headers."""
         listed = tuple(
             element("Property", (element("Name", name), element("Value", value)))
             for name, value in self.properties.items()
@@ -51,7 +51,7 @@ class ProjectInfo:
         return body, headers
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer to ``GET …?extended``, which has more properties."""
+        """Encode the response to ``GET …?extended``, which has more properties."""
         return self.encode("ExtendedProperties")
 
     @classmethod
@@ -84,7 +84,7 @@ class GetProject(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamePage:
-    """Names of projects or schemas; a ``marker`` asks for the next page, an empty one ends it."""
+    """Names of projects or schemas; ``marker`` requests the next page and is empty at the end."""
 
     names: tuple[str, ...] = ()
     marker: str = ""
@@ -107,12 +107,12 @@ class ListProjects(SafeCall):
     marker: str = ""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; it names no project."""
+        """Encode the request; its path has no project."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         return rest_request("/projects", asked, scope=NO_SCOPE)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Decode the answer."""
+        """Decode the response."""
         return NamePage.decode(body, root="Projects", item="Project")
 
 
@@ -130,7 +130,7 @@ class ListSchemas(SafeCall):
         return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
-        """Decode the answer."""
+        """Decode the response."""
         return NamePage.decode(body, root="Schemas", item="Schema")
 
 
@@ -143,7 +143,7 @@ class TenantInfo:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         tenant = {
             "Name": self.name,
             "TenantId": self.tenant_id,
@@ -156,7 +156,7 @@ class TenantInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTenant(SafeCall):
-    """Get the tenant, as pyodps does when it logs in; odps_nb itself does not ask for it."""
+    """Get the tenant, as pyodps does at login; odps_nb does not send this request."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -178,21 +178,21 @@ class GetTunnelEndpoint(SafeCall):
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
-        """Decode the answer as ``host:port``, or as a URL if the server wrote one."""
+        """Decode the response: ``host:port``, or a URL if the server sent one."""
         return _host(body)
 
 
 def encode_tunnel_endpoint(host: str) -> tuple[bytes, dict[str, str]]:
-    """Write the answer that names a host: plain text without a scheme."""
+    """Encode a host as the response: plain text without a scheme."""
     return host.encode("ascii"), {"Content-Type": "text/plain"}
 
 
 def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     """Return the tunnel endpoint as a URL, with the scheme of the REST endpoint.
 
-    Raises `FramingError`: the answer is not a host name; a web page of a proxy, for instance;
-    `ConfigError`: the endpoint is https:// and the answer http://, where keys would be sent in the
-    clear.
+    Raises `FramingError`: the response is not a host name but, for example, a proxy's web page;
+    `ConfigError`: the endpoint is https:// but the response is http://, so keys would be sent
+    unencrypted.
     """
     host = _host(body)
     scheme = endpoint.partition("://")[0].lower()
@@ -200,10 +200,10 @@ def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
         return f"{scheme}://{host}"
     if scheme == "https" and not host.lower().startswith("https://"):
         raise ConfigError(
-            f"the tunnel endpoint {host} of the service is not encrypted, but {endpoint} is",
+            f"the service's tunnel endpoint {host} is not encrypted, but {endpoint} is",
             option="tunnel_endpoint",
-            hint=f"pass tunnel_endpoint='https://{host.partition('://')[2]}', or that address "
-            "itself if tokens and data may be sent unencrypted",
+            hint=f"pass tunnel_endpoint='https://{host.partition('://')[2]}', or the http:// "
+            "address if tokens and data may be sent unencrypted",
         )
     return host
 
@@ -212,7 +212,7 @@ def _host(body: bytes) -> str:
     text = body[:300].decode("utf-8", "replace").strip()
     if not _HOST.fullmatch(text):
         raise FramingError(
-            f"{text[:80]!r} is not a host name of a tunnel endpoint",
-            hint="pass tunnel_endpoint= to skip the discovery",
+            f"{text[:80]!r} is not the host name of a tunnel endpoint",
+            hint="pass tunnel_endpoint= to skip endpoint discovery",
         )
     return text.rstrip("/")

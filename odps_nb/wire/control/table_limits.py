@@ -1,6 +1,6 @@
-"""Documented limits of a table's definition, for the client before it asks and for the service.
+"""Documented limits of table definitions, checked by the client and by the embedded service.
 
-The sources stand in ``docs/protocol.md`` section 9.6.
+For the sources see ``docs/protocol.md`` section 9.6.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_table_name(name: str) -> bool:
 
 
 def is_column_name(name: str) -> bool:
-    """Whether a column of a new table may have this name; in SQL it is back-quoted.
+    """Whether a column of a new table may have this name, back-quoted in SQL.
 
     The manual allows letters and digits; the test ``filterPushDownColumnNames`` of the vendor's
     Spark connector has columns ``44``, ``5列`` and ``'列七'``, with the quotes.
@@ -39,40 +39,40 @@ def is_column_name(name: str) -> bool:
 
 
 def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
-    """Return what is beyond a limit in the definition of a table, or ``None``."""
+    """Return a message about the first exceeded limit of a definition, or ``None``."""
     if len(schema.columns) > MAX_COLUMNS:
-        return f"a table has at most {MAX_COLUMNS:,} columns, this one {len(schema.columns):,}"
+        return f"a table has at most {MAX_COLUMNS:,} columns, this one has {len(schema.columns):,}"
     if problem := _generated_problem(schema):
         return problem
     levels = len(schema.partition_columns)
     if levels > MAX_PARTITION_LEVELS:
-        return f"a table has at most {MAX_PARTITION_LEVELS} levels of partitions, this one {levels}"
+        return f"a table has at most {MAX_PARTITION_LEVELS} partition levels, this one has {levels}"
     for column in schema.partition_columns:
         if column.type.code not in PARTITION_TYPES:
             return (
                 f"{column.type.code.name} cannot be the type of the partition column "
-                f"{column.name!r}; partitions are named by text (a day as '2024-01-31') or integers"
+                f"{column.name!r}; partition values are text (a day as '2024-01-31') or integers"
             )
         if "'" in column.name:
             return (
                 f"a partition column cannot be named {column.name!r}: requests name partitions as "
-                "key='value', where quotes are signs"
+                "key='value', where quotes are delimiters"
             )
     return _comment_problem(schema.all_columns, comment)
 
 
 def _generated_problem(schema: TableSchema) -> str | None:
-    """Return what no AUTO PARTITIONED BY can have."""
+    """Return a message if AUTO PARTITIONED BY is invalid, else ``None``."""
     for column in schema.partition_columns:
         made = column.generated
         if made is None:
             continue
         if len(schema.partition_columns) > 1:
-            return "AUTO PARTITIONED BY takes one partition column and no other"
+            return "AUTO PARTITIONED BY allows only one partition column"
         if not made.source:
             return f"{made.text} has a unit other than {', '.join(TIME_UNITS)}"
         if (source := schema.source_of(column)) is None or source not in schema.columns:
-            return f"{made.text} needs a column {made.source!r} of a type of dates or times"
+            return f"{made.text} needs a date or time column {made.source!r}"
     return None
 
 
@@ -80,12 +80,12 @@ def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
     of_columns = ((f"the column {column.name!r}", column.comment) for column in columns)
     for what, text in (("the table", comment), *of_columns):
         if (size := len(text.encode())) > MAX_COMMENT_BYTES:
-            return f"the comment of {what} has {size:,} bytes; at most {MAX_COMMENT_BYTES:,} fit"
+            return f"the comment of {what} has {size:,} bytes; the limit is {MAX_COMMENT_BYTES:,}"
     return None
 
 
 def decimal_settings(schema: TableSchema) -> dict[str, str]:
-    """Return the settings of SQL without which no table has DECIMAL columns of these sizes."""
+    """Return the SQL settings required for the DECIMAL sizes of these columns."""
     types = (one for column in schema.columns for one in types_in(column.type))
     sizes = [(one.precision or 0, one.scale or 0) for one in types if isinstance(one, DecimalType)]
     settings = {}

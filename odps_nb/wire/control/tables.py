@@ -1,6 +1,6 @@
 """Tables and partitions: requests and documents (``docs/protocol.md`` sections 9.1, 9.3).
 
-Table metadata is an XML document around a JSON one.
+Table metadata is an XML document that contains a JSON document.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import Element, child_text, element, parse_answer
 
-# Properties with which each live test of pyodps creates its tables with a BLOB (test_e2e_blob.py,
+# Properties with which the live tests of pyodps create tables with a BLOB (test_e2e_blob.py,
 # conftest.py).
 BLOB_TABLE_PROPERTIES: Mapping[str, str] = {"table.format.version": "2", "transactional": "true"}
 BLOB_TABLE_SETTINGS: Mapping[str, str] = {
@@ -37,7 +37,7 @@ _XML_HEADERS = {"Content-Type": XML_TYPE}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableInfo:
-    """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
+    """Metadata of a table. Times are epoch seconds, sizes are bytes, ``None`` means unknown.
 
     ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view.
     ``primary_key`` and ``properties`` are only in the extended document.
@@ -67,11 +67,11 @@ class TableInfo:
         return f"TableInfo({', '.join([*facts, *([f'owner={self.owner!r}'] * bool(self.owner))])})"
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers of ``GET …/tables/<name>``."""
+        """Encode the response as body and headers of ``GET …/tables/<name>``."""
         return self._encode(self._members())
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers of ``GET …/tables/<name>?extended``."""
+        """Encode the response as body and headers of ``GET …/tables/<name>?extended``."""
         reserved: dict[str, object] = dict(self.properties)
         if self.primary_key:
             reserved["PrimaryKey"] = list(self.primary_key)
@@ -120,10 +120,10 @@ class TableInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
-        """Decode a table document; the name is that of the request."""
+        """Decode a table document; the table name is taken from the request."""
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
-        # JSON inside a JSON string
+        # a JSON document in a JSON string
         reserved = parse_object(fields.text("Reserved").encode(), "reserved table properties")
         return cls(
             name=asked,
@@ -143,7 +143,7 @@ class TableInfo:
             is_view=fields.boolean("isVirtualView", default=False),
             view_text=fields.text("viewText"),
             is_external=fields.boolean("isExternal", default=False),
-            properties={  # those that are texts, numbers or booleans
+            properties={  # strings, numbers and booleans only
                 key: value for key in reserved if (value := reserved.simple(key)) is not None
             },
             primary_key=reserved.texts("PrimaryKey"),
@@ -178,7 +178,7 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
 
 
 def _of_table(table: TableName, params: Pairs, scope: Scope) -> WireRequest:
-    # a schema is a parameter (``docs/protocol.md`` section 9.2)
+    # the schema is a parameter, not part of the path (``docs/protocol.md`` section 9.2)
     path = project_path(table.project, "tables", table.table)
     return rest_request(path, params, scope=scope, schema=table.schema)
 
@@ -199,20 +199,20 @@ class GetTable(SafeCall):
         return _of_table(self.table, (("extended", ""),) if self.extended else (), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
-        """Decode the answer."""
+        """Decode the response."""
         return TableInfo.decode(body, headers, asked=self.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePage:
-    """Names of tables; a ``marker`` asks for the next page, an empty one ends the list."""
+    """Names of tables; ``marker`` requests the next page and is empty at the end."""
 
     names: tuple[str, ...] = ()
     marker: str = ""
     owners: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         tables = (
             element("Table", (element("Name", name), element("Owner", self.owners.get(name, ""))))
             for name in self.names
@@ -256,7 +256,7 @@ class ListTables(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition; times are seconds of the epoch, ``size`` bytes, ``None`` is unknown."""
+    """One partition. Times are epoch seconds, ``size`` is bytes, ``None`` means unknown."""
 
     spec: PartitionSpec
     created_at: int | None = None
@@ -267,7 +267,7 @@ class PartitionInfo:
     files: int = 1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers of ``GET …?partition=…``."""
+        """Encode the response as body and headers of ``GET …?partition=…``."""
         created = self.created_at or 0
         return self._encode(
             createTime=created,
@@ -278,7 +278,7 @@ class PartitionInfo:
         )
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer to ``GET …?partition=…&extended``, which has other members."""
+        """Encode the response to ``GET …?partition=…&extended``, which has different members."""
         return self._encode(
             IsArchived=False,
             IsExstore=False,
@@ -310,29 +310,29 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPartition(SafeCall):
-    """Get one partition; a missing one is a `NotFoundError`."""
+    """Get one partition; the service returns 404 (`NotFoundError`) if it does not exist."""
 
     table: TableName
     partition: PartitionSpec
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
+        """Encode the request with quoted partition values (``docs/protocol.md`` section 7.2)."""
         return _of_table(self.table, (("partition", _quoted(self.partition)),), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionInfo:
-        """Decode the answer."""
+        """Decode the response."""
         return PartitionInfo.decode(body, headers, asked=self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPage:
-    """Partitions of a table, a page at a time."""
+    """One page of the partitions of a table."""
 
     partitions: tuple[PartitionInfo, ...] = ()
     marker: str = ""
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers."""
+        """Encode the response as body and headers."""
         return _encode_page("Partitions", map(_encode_partition, self.partitions), self.marker)
 
     @classmethod
@@ -368,7 +368,7 @@ def _number(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartitions(SafeCall):
-    """Get a page of partitions: all, or those under ``partition``."""
+    """Get a page of all partitions, or of those under ``partition``."""
 
     table: TableName
     partition: PartitionSpec = field(default_factory=PartitionSpec)

@@ -246,7 +246,7 @@ def test_a_local_time_that_clocks_show_twice_is_distinguished(profile, new_name)
 
 
 def test_a_read_in_microseconds_refuses_a_time_in_nanoseconds(table):
-    with pytest.raises(ArgumentError, match="have microseconds") as caught:
+    with pytest.raises(ArgumentError, match="this read returns microseconds") as caught:
         table.read(where="ts = :x", params={"x": pd.Timestamp(NS)}, timestamp_unit="us")
     assert "value.floor('us')" in caught.value.hint
     found = table.read(

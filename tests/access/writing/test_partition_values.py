@@ -160,7 +160,7 @@ def test_what_no_request_can_name_is_refused_before_anything_is_sent(
     table.schema  # noqa: B018  asked for once
     requests.clear()
     for road in (static, repeated, pandas_rows, categories):
-        with pytest.raises(ArgumentError, match="no request can name it") as caught:
+        with pytest.raises(ArgumentError, match="no request can express it") as caught:
             road(table, value, -1)
         assert (caught.value.code, bool(caught.value.hint)) == ("InvalidPartitionSpec", True)
     for spec in (hostile, {"ds": value}):
@@ -171,7 +171,7 @@ def test_what_no_request_can_name_is_refused_before_anything_is_sent(
             lambda spec=spec: table.partitions(spec),
             lambda spec=spec: table.write(pa.table({"id": [1]}), partition=spec),
         ):
-            with pytest.raises(ArgumentError, match="no request can name it"):
+            with pytest.raises(ArgumentError, match="no request can express it"):
                 look()
     assert requests == []
 

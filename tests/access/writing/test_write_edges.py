@@ -45,7 +45,7 @@ def test_what_has_a_value_is_written_by_it(
 
 REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("date", [{"c": "2024-01-31T16:00:00-08:00"}], {"text": "parse"}, "not midnight"),
-    ("double", [{"c": "1e-400"}], {"text": "parse"}, "the text is no DOUBLE"),
+    ("double", [{"c": "1e-400"}], {"text": "parse"}, "the text is not a valid DOUBLE"),
     ("binary", pl.DataFrame({"c": pl.Series([Decimal(1)], dtype=pl.Object)}), {}, "Python objects"),
     ("string", pl.DataFrame({"c": [uuid.uuid4()]}), {}, "Python objects"),
     ("decimal(10,2)", [{"c": Decimal("inf")}], {}, "it is not finite"),

@@ -292,7 +292,7 @@ def test_the_tunnel_endpoint_is_asked_for_once():
 def test_a_tunnel_endpoint_that_is_none_is_refused(text):
     with (
         answering(text) as (_, storage),
-        pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught,
+        pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught,
     ):
         _ = storage.tunnel_endpoint
     assert "tunnel_endpoint=" in caught.value.hint

@@ -60,7 +60,7 @@ def refused(call: Callable[[], object]) -> None:
         with pytest.raises(ServerFaultError, match=FULL) as caught:
             call()
         assert (caught.value.status, caught.value.code) == (507, "InsufficientStorage")
-        assert caught.value.hint == "free space on the disk of the service, and try again"
+        assert caught.value.hint == "free disk space on the service, and try again"
 
 
 def begin(service: LocalService) -> tuple[Peer, str, str]:

@@ -365,7 +365,7 @@ def test_value_that_no_url_can_hold_is_reported() -> None:
 @pytest.mark.parametrize("token", ["a\r\nHost: x", "é", "\x00"])
 def test_token_that_cannot_be_a_header_is_refused(token: str) -> None:
     body = json.dumps({"AccessToken": token}).encode()
-    with pytest.raises(FramingError, match="AccessToken cannot be a header"):
+    with pytest.raises(FramingError, match="AccessToken is not valid in a header"):
         WriteStreamAnswer.decode(body, {})
 
 

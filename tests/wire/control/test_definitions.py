@@ -64,12 +64,12 @@ DAY = truncated("t", "day")
         (
             schema_of(", ".join(f"c{n} int" for n in range(MAX_COLUMNS + 1))),
             "",
-            "at most 1,200 columns, this one 1,201",
+            "at most 1,200 columns, this one has 1,201",
         ),
         (
             schema_of("id bigint", ", ".join(f"p{n} string" for n in range(7))),
             "",
-            "at most 6 levels of partitions, this one 7",
+            "at most 6 partition levels, this one has 7",
         ),
         (schema_of("id bigint", "p double"), "", "DOUBLE cannot be the type"),
         (schema_of("id bigint", "`p'` string"), "", "cannot be named"),
@@ -79,10 +79,10 @@ DAY = truncated("t", "day")
             "",
             "the comment of the column 'id' has 1,026 bytes",
         ),
-        (schema_of("t timestamp", "ds string, h string", DAY), "", "one partition column and no"),
+        (schema_of("t timestamp", "ds string, h string", DAY), "", "only one partition column"),
         (schema_of("t timestamp", "ds string", truncated("t", "week")), "", "has a unit other"),
-        (schema_of("u timestamp", "ds string", DAY), "", "needs a column 't'"),
-        (schema_of("t bigint", "ds string", DAY), "", "needs a column 't'"),
+        (schema_of("u timestamp", "ds string", DAY), "", "needs a date or time column 't'"),
+        (schema_of("t bigint", "ds string", DAY), "", "needs a date or time column 't'"),
     ],
 )
 def test_definition_beyond_a_limit_is_told(

@@ -182,7 +182,7 @@ def test_only_the_end_of_the_location_counts(location: str) -> None:
 @pytest.mark.parametrize("location", [None, "", "http://h/a b", "http://h/../.."])
 def test_instance_without_a_name_is_reported(location: str | None) -> None:
     headers = {} if location is None else {"Location": location}
-    with pytest.raises(FramingError, match="does not name its instance"):
+    with pytest.raises(FramingError, match="has no instance id"):
         SubmittedInstance.decode(b"", headers)
 
 

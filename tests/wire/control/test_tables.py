@@ -260,7 +260,7 @@ def test_a_response_that_is_not_from_maxcompute_is_reported(document: str, body:
     "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
 )
 def test_an_invalid_host_name_is_reported(text: str) -> None:
-    with pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught:
+    with pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught:
         decode_tunnel_endpoint(text.encode(), endpoint="http://h")
     assert "tunnel_endpoint=" in (caught.value.hint or "")
 
