@@ -15,13 +15,13 @@ from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
 
-MARGIN = 300.0  # seconds before the end at which keys are renewed
-HOLD = 60.0  # seconds that keys are kept whose end is not told
-PATIENCE = 30.0  # seconds until a renewal that failed is tried again
+MARGIN = 300.0  # renew keys this many seconds before they expire
+HOLD = 60.0  # seconds to cache keys without an expiration
+PATIENCE = 30.0  # seconds before a failed renewal is retried
 PROCESS_SECONDS = 60.0
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
-# Lower case without underscores; the second column of names is what Alibaba's tools print.
+# Lower case without underscores; the second column has the names that Alibaba's tools print.
 _NAMES = {
     "accessid": "access_id",
     "accesskeyid": "access_id",
@@ -37,9 +37,9 @@ _NAMES = {
 class CredentialSource:
     """Fetches credentials and caches them until shortly before they expire; thread-safe.
 
-    A renewal that fails does no harm while the old credentials are valid. ``ask`` returns a mapping
+    A failed renewal has no effect while the old credentials are valid. ``ask`` returns a mapping
     with ``access_id`` and ``access_key`` (and ``sts_token``) or ``bearer_token``, and
-    ``expiration``: seconds of the epoch or ISO 8601 text. ``what`` names it in errors.
+    ``expiration``: seconds since the epoch or ISO 8601 text. ``what`` names it in errors.
 
     Examples
     --------
@@ -62,11 +62,11 @@ class CredentialSource:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Take a new lock: a renewal that was running in the parent does not run in the child."""
+        """Create a new lock: the child does not continue a renewal that ran in the parent."""
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return credentials that are valid now; errors show nothing that the source returned."""
+        """Return currently valid credentials; errors show nothing that the source returned."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at:
@@ -86,7 +86,7 @@ class CredentialSource:
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)
-        if isinstance(expiration, str):  # or whatever was given in its place
+        if isinstance(expiration, str):  # or a value of any other type
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
@@ -104,7 +104,7 @@ class CredentialSource:
             given = self._ask()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
+        except Exception as error:  # noqa: BLE001 - any failure of the source becomes a ConfigError
             forget_locals(error)
             failure = type(error).__name__
         else:
@@ -115,7 +115,7 @@ class CredentialSource:
             kind = type(given).__name__
             del given
             raise self._no_keys(f"gave {kind} instead of a mapping")
-        raise ConfigError(  # without what led to it, whose message may hold keys
+        raise ConfigError(  # without the cause, whose message may hold keys
             f"{self._what} failed: {failure}",
             option="credentials",
             hint="call it by hand to see why",
@@ -128,7 +128,7 @@ class CredentialSource:
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            pass  # its message shows the value, which may be something else than a time
+            pass  # the message shows the value, which may be a secret
         if moment is None:
             raise self._no_keys("gave an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -153,7 +153,7 @@ def from_process(command: str) -> Mapping[str, Any]:
     what, hint = "credential_process", "close each quote; write it as a shell would read it"
     try:
         words = [Secret(word) for word in shlex.split(command)]
-    except ValueError as error:  # says what is open, and no word of the command
+    except ValueError as error:  # the message does not quote the command
         forget_locals(error)
         why = f"cannot be read: {error}"
     else:
