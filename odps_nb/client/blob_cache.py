@@ -116,7 +116,7 @@ class BlobCache:
             file.close()
             raise
         file.close()
-        _log.info("a cached blob is damaged, and fetched again")
+        _log.info("a cached blob is damaged; fetching it again")
         _remove(path)
         return None
 
@@ -164,7 +164,7 @@ class BlobCache:
 
     def _is_private(self) -> bool:
         found = self.folder.lstat()
-        if os.name == "nt":  # user folders are private there
+        if os.name == "nt":  # user folders are private on Windows
             return True
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not own or not stat.S_ISDIR(found.st_mode):  # links may lead anywhere

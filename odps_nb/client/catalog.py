@@ -55,7 +55,7 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("a list of the service has %r, which is no name: left out", name[:200])
+                _log.warning("skipping %r from a list of the service: not a valid name", name[:200])
 
 
 def iter_table_names(
@@ -177,9 +177,9 @@ def explain_refused_table(
     kind = "a view" if info.is_view else "an external table"
     error.add_note(f"{table} is {kind}")
     if writes:
-        error.hint = "the Storage API does not write to it; name a table that holds its rows itself"
+        error.hint = "write to a table that stores its own rows; the Storage API writes to no other"
     else:
-        error.hint = f"read it by SQL: odps.sql('select * from {table}')"
+        error.hint = f"read it with SQL: odps.sql('select * from {table}')"
 
 
 def _json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:

@@ -147,7 +147,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # these were the proxy's
+            exchange.sent, exchange.body = False, None  # they described the proxy's response
         self.sock.settimeout(timeout)  # reading the response left a short time-out
 
     def getresponse(self) -> Any:

@@ -127,7 +127,7 @@ class Parser:
         """
         limits = limits or Limits()
         with self._lock:
-            # a gallery whose blobs all time out must finish: each one gets less time
+            # a gallery of blobs that time out must finish: each next one gets less time
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}

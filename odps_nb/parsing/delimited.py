@@ -82,7 +82,7 @@ def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
 
 
 def unevenness(number: int, fields: int, names: int) -> str:
-    """Return the sentence about a line that has more or fewer fields than the first one."""
+    """Return a sentence about a line with more or fewer fields than the first one."""
     have = f"{fields:,} field" if fields == 1 else f"{fields:,} fields"
     return f"line {number:,} has {have}, the first line {names:,}"
 

@@ -35,7 +35,7 @@ class _Blobs:
 
     def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
         if count < 0:
-            raise ValueError(f"expected_count is {count}; references are at least 0")
+            raise ValueError(f"expected_count is {count}; it must be at least 0")
         self._max_blob: int = limits.pop("max_blob")
         self.stream = open_payload(body, coding, **limits)
         self.count, self.is_raw = count, count == 1
@@ -67,7 +67,7 @@ class _Blobs:
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
-            self._account(data, wanted)  # kept until the footer; bytes need no copy
+            self._account(data, wanted)  # kept until the footer is checked, uncopied
             return data
         return read_into_new(self.take_into, wanted)
 
@@ -206,7 +206,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             return None
         stream, records = self._source.stream, self._scan_window()
         if not records and stream.ready < _SMALL and stream.widen():
-            records = self._scan_window()  # a frame that was truncated is whole now
+            records = self._scan_window()  # the truncated frame is complete now
         if not records:
             return None
         self._left -= len(records)

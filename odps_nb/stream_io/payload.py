@@ -41,7 +41,7 @@ def _chunks_of(raw: Any) -> Callable[[int], memoryview | bytes]:
 
 
 def _in_memory(raw: io.BytesIO | bytes | bytearray | memoryview) -> Callable[[int], memoryview]:
-    # getvalue() shares the buffer instead of copying it, and does not lock it as getbuffer().
+    # getvalue() shares the buffer instead of copying it, and does not lock it, unlike getbuffer().
     source = raw if isinstance(raw, io.BytesIO) else None
     view = memoryview(raw.getvalue() if isinstance(raw, io.BytesIO) else raw).cast("B")
     at = source.tell() if source else 0

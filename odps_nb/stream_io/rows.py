@@ -235,7 +235,7 @@ class ArrowWriter(Finishing):
             self._schema = record_batch.schema
         if not record_batch.schema.equals(self._schema):
             raise ConversionError(
-                "the batch has another schema than the stream",
+                "the schema of the batch differs from that of the stream",
                 source_type=str(record_batch.schema),
                 target_type=str(self._schema),
                 hint="cast it first: batch.cast(writer.schema)",
@@ -258,7 +258,7 @@ class ArrowWriter(Finishing):
                 self.abort()
                 raise StateError(
                     "nothing was written and no schema was given: there is no Arrow stream to send",
-                    hint="pass it, ArrowWriter(stream, schema), to send a stream without rows",
+                    hint="pass a schema, ArrowWriter(stream, schema), to send no rows",
                 )
             self._opened().close()
         return self._stream.finish()

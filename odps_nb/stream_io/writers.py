@@ -332,7 +332,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
             raise FramingError(
-                f"the answer to an upload names {len(answer.references)} blobs",
+                f"the response to an upload has {len(answer.references)} references",
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
@@ -349,7 +349,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
     def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
         if stored is not None and stored != sent:
             raise ChecksumError(
-                f"the server stored a blob of {what} {stored}, where {sent} was sent",
+                f"the server stored a blob of {what} {stored}, but {sent} was sent",
                 expected=sent,
                 actual=stored,
                 request_id=self._request_id,

@@ -201,7 +201,7 @@ def loader(
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
-            f"a {type(dataset).__name__} keeps no place of its rows",
+            f"a {type(dataset).__name__} does not record its position",
             argument="dataset",
             hint="pass what odps_nb.torch.rows(…) or blobs(…) returned",
         )

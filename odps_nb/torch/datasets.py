@@ -25,7 +25,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return rank and world size: as given, or of the process group if there is one."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            "rank and world_size go together", argument="rank", hint="say both, or neither"
+            "rank and world_size go together", argument="rank", hint="pass both, or neither"
         )
     rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
@@ -85,7 +85,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
-                "the rows are read by workers: this copy of the dataset does not know their place",
+                "the rows are read by workers: this copy does not know their position",
                 hint="use odps_nb.torch.loader(dataset, …), and its state_dict()",
             )
         return self._epochs.state_here()
@@ -117,7 +117,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     ) -> None:
         if options.get("persistent_workers"):
             raise ArgumentError(
-                "persistent_workers does not go with a state, which workers that stay never learn",
+                "persistent_workers cannot be used: these workers would miss a loaded state",
                 argument="persistent_workers",
                 hint="leave it out",
             )
@@ -148,7 +148,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         for worker in range(workers):
             rows = self._rows._epochs.rows_of(worker, workers)
             if rows is None:
-                raise TypeError("how many rows a condition keeps is not known")
+                raise TypeError("the number of rows that a condition keeps is unknown")
             if isinstance(samples, AsBatches):
                 rows = -(-rows // samples.size)
             if size is not None:

@@ -48,7 +48,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} is not the key of an application",
+                f"app of {name} is not an AccessKey",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -67,7 +67,7 @@ class _Account:
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
             "credentials are never pickled",
-            hint="connect in the other process, with credentials of its own",
+            hint="connect in the other process with its own credentials",
         )
 
 

@@ -38,7 +38,7 @@ class Profile:
     endpoint
         Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Default project and schema of table names.
+        Project and schema for table names that do not state them.
     access_id, access_key, sts_token, bearer_token
         Either id and key (with an STS token for temporary keys) or a bearer token.
     app_id, app_key
@@ -156,7 +156,7 @@ class Profile:
         if ask is not None:
             if isinstance(ask, Account) or not callable(ask):
                 raise ConfigError(
-                    "credentials is neither a function nor one of the kinds of credentials",
+                    "credentials is neither a function nor a credentials object",
                     option="credentials",
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",

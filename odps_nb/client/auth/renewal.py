@@ -90,12 +90,12 @@ class CredentialSource:
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
-            raise self._no_keys("gave a key that is not a string")
+            raise self._no_keys("returned a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
-            raise self._no_keys("gave neither access_id and access_key nor bearer_token")
+            raise self._no_keys("returned neither access_id and access_key nor bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
-            raise self._no_keys("gave keys that have ended already")
+            raise self._no_keys("returned keys that have already expired")
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
@@ -114,11 +114,11 @@ class CredentialSource:
                 )
             kind = type(given).__name__
             del given
-            raise self._no_keys(f"gave {kind} instead of a mapping")
+            raise self._no_keys(f"returned {kind} instead of a mapping")
         raise ConfigError(  # without the cause, whose message may hold keys
             f"{self._what} failed: {failure}",
             option="credentials",
-            hint="call it by hand to see why",
+            hint="call it directly to see why",
         )
 
     def _seconds(self, value: object) -> float:
@@ -130,14 +130,14 @@ class CredentialSource:
         except (ValueError, OverflowError):
             pass  # the message shows the value, which may be a secret
         if moment is None:
-            raise self._no_keys("gave an expiration that is not a time")
+            raise self._no_keys("returned an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:
         return ConfigError(
             f"{self._what} {why}",
             option="credentials",
-            hint=f"it must give {_SHAPE}",
+            hint=f"return {_SHAPE}",
         )
 
     def __repr__(self) -> str:
@@ -163,11 +163,11 @@ def from_process(command: str) -> Mapping[str, Any]:
         except (OSError, IndexError, ValueError) as error:
             forget_locals(error)
             why = "cannot be started"
-            hint = "name a program that can be run, with its whole path"
+            hint = "give the full path of an executable program"
         except subprocess.TimeoutExpired as error:
             forget_locals(error)
             why = f"did not end within {PROCESS_SECONDS:.0f} s"
-            hint = "run it by hand: it must not ask anything"
+            hint = "run it by hand; it must not prompt for input"
         else:
             if not code and (found := _object(printed)) is not None:
                 return found

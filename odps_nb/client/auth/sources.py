@@ -63,7 +63,7 @@ def profile_file(environ: Mapping[str, str]) -> Path:
         raise ConfigError(
             f"{path} cannot be found: {error}",
             option="profile",
-            hint="name the whole path in ODPS_NB_PROFILES",
+            hint="set ODPS_NB_PROFILES to the full path",
         ) from None
 
 
@@ -154,7 +154,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"profiles are not read from {path}: {why}",
             option="profile",
-            hint="own the file and its folder, and remove write permission for others: chmod go-w",
+            hint="become the owner of both, and remove write permission for others: chmod go-w",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
 
@@ -244,7 +244,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
     if settings["access_key"] is None:
         if type(account).__name__ != "BearerTokenAccount" or not token:
             raise ConfigError(
-                f"the account of this ODPS object ({type(account).__name__}) gives no key",
+                f"the account of this ODPS object ({type(account).__name__}) has no key",
                 option="access_key",
                 hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
             )

@@ -100,7 +100,7 @@ class BlobBatch:
                         kept[reference] = record
                     self._tracker.add(items=1)
                     yield record
-                    self._attempts.progressed()  # the consumer's time does not count
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
 
@@ -287,7 +287,7 @@ def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> 
         status=error.status,
         code=error.code,
         request_id=error.request_id,
-        hint="references are those of rows read from this project; the row may be gone",
+        hint="use references from rows of this project; the row may have been deleted",
     )
     made.add_note(place)
     return made

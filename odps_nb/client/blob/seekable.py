@@ -165,7 +165,7 @@ class SeekableBlob(io.RawIOBase):
         self._require_open()
         with self._lock:
             if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
-                raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+                raise ValueError(f"whence must be 0, 1 or 2, not {whence!r}")
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
             place = offset + (self.size if base is None else base)
             if place < 0:
@@ -272,7 +272,7 @@ class SeekableBlob(io.RawIOBase):
     def _finish(self, stream: BlobFile, kept: Spool) -> None:
         if self._size is not None and kept.size != self._size:
             raise TruncatedError(
-                f"the blob has {kept.size:,} bytes where its head says {self._size:,}",
+                f"the blob has {kept.size:,} bytes, but its header states {self._size:,}",
                 expected=self._size,
                 actual=kept.size,
                 hint="read it again; if that does not help, tell the owner of the table",
@@ -297,7 +297,7 @@ class SeekableBlob(io.RawIOBase):
             count = self._kept.read_at(place, memoryview(before))
             if stream.read(count) != before[:count]:
                 raise ChecksumError(
-                    "the blob is another one than before",
+                    "the blob has changed since it was opened",
                     offset=place,
                     hint="open it again",
                 )

@@ -130,7 +130,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
-            f"a blob cannot be made of a {type(content).__name__}",
+            f"a blob cannot be made from a {type(content).__name__}",
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
@@ -150,7 +150,7 @@ def _checked(source: _Source) -> _Source:
             f"{name or 'the content of a blob'} has {source.size:,} bytes; "
             "a BLOB holds 5 GiB at most",
             argument="data",
-            hint="write it in parts, a row each",
+            hint="split it into several rows",
         )
     return source
 
@@ -243,7 +243,7 @@ class BlobUploader:
     def _check(self, answer: WriteBlobAnswer, group: list[_Source]) -> None:
         if len(answer.references) != len(group):
             raise FramingError(
-                f"the answer names {len(answer.references)} references for {len(group)} blobs"
+                f"the response has {len(answer.references)} references for {len(group)} blobs"
             )
         size = sum(source.size for source in group)
         if answer.size is not None and answer.size != size:

@@ -123,7 +123,7 @@ class Attempts:
         if delay is None:
             self.give_up(error, elapsed)
         self.index += 1
-        place = f"resuming at {resume}" if resume else f"try {self._tries + 1}"
+        place = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
         line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
         _log.info("%s", line)
         if self.tracker is not None:
@@ -132,7 +132,7 @@ class Attempts:
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
         """Raise ``error`` with a note that names the call, and its attempts if several."""
-        tries = "" if self._tries < 2 else f", {self._tries} tries"
+        tries = "" if self._tries < 2 else f", {self._tries} attempts"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")
         raise error

@@ -102,7 +102,7 @@ class Totals(TypedDict, total=False):
 class ProgressTracker:
     """Thread-safe counters of one operation; a context manager that starts and stops a listener.
 
-    The phase becomes `Phase.DONE` if the block is left normally or an iteration early,
+    The final phase is `Phase.DONE` after success or if an iteration is left early,
     `Phase.CANCELLED` after an interrupt or `CancelledError`, else `Phase.FAILED` with a message.
     ``elapsed`` is the number of seconds for which the operation has already run.
 
@@ -155,7 +155,7 @@ class ProgressTracker:
         if error is None:
             self.finish(Phase.DONE)
         elif isinstance(error, GeneratorExit):
-            self.finish(Phase.DONE, message="the rest was not wanted")
+            self.finish(Phase.DONE, message="stopped early by the caller")
         elif isinstance(error, (KeyboardInterrupt, CancelledError)):
             self.finish(Phase.CANCELLED)
         else:

@@ -46,8 +46,8 @@ def doubt_version_4(error: ServiceError) -> None:
     """Add a hint to errors that suggest a service without signature version 4."""
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
-            "this service may not take signatures of version 4: connect without region=, "
-            "which signs with version 2"
+            "connect without region= to sign with version 2; this service may not support "
+            "signatures of version 4"
         )
 
 
@@ -59,7 +59,7 @@ def document(response: HttpResponse) -> bytes:
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
             raise OversizeError(
-                "the response is longer than a document may be",
+                "the response is too long for a document",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
                 request_id=response.request_id,

@@ -75,7 +75,7 @@ class SplitProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemProgress:
-    """A file or another item being sent; ``sent`` of its ``size`` bytes have been sent."""
+    """A file or other item being sent: its ``size``, and the bytes ``sent`` so far."""
 
     name: str
     size: int

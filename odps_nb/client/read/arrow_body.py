@@ -282,10 +282,10 @@ class RowStream:
                 yield
         except MemoryError as error:
             raise OversizeError(
-                f"not enough memory for the next message of the Arrow stream: {error}",
+                f"not enough memory for the next Arrow message: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,
-                hint="read in smaller batches; or the stream is damaged",
+                hint="read in smaller batches; if it persists, the stream is damaged",
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             if self._source is None or self._source.failed:

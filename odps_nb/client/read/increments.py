@@ -103,7 +103,7 @@ def plan_increment(
         raise ArgumentError(
             "changes=True needs a table with a primary key",
             code="NoPrimaryKey",
-            hint="without it, read(since=…) gives the rows that were added",
+            hint="omit it: read(since=…) returns the rows that were added",
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(
@@ -128,7 +128,7 @@ def _bound(name: str, value: Bound) -> int | str:
     if moment is None:
         raise ArgumentError(
             f"{name} is {value!r}, which is neither a version nor a time",
-            hint=f"for example {name}=7, or {name}='2024-01-31 12:00:00'",
+            hint=f"pass e.g. {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:
         raise ArgumentError(

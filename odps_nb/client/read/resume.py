@@ -123,7 +123,7 @@ class ResumableRowStream:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield self.fit(batch) if fits else batch
-                    self._attempts.progressed()  # the consumer's time does not count
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
         self._tell_end()
@@ -155,7 +155,7 @@ class ResumableRowStream:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} gave its connection up: the service refuses others (429)"
+            f"{self._what} closed its connection: the service throttles others (429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:
@@ -196,7 +196,7 @@ class ResumableRowStream:
         if self._expected is not None and row > self._expected:
             asked = self._expected - self._start
             raise FramingError(
-                f"{row - self._start} rows came where {asked} were asked for",
+                f"{row - self._start} rows arrived, but {asked} were requested",
                 request_id=self._stream.request_id,
             )
         if self._places is not None:
@@ -311,7 +311,7 @@ def delivered(
                         f"the rows need more than {format_bytes(max_bytes)}",
                         limit=max_bytes,
                         actual=size,
-                        hint="take fewer columns, partitions or rows, or pass a larger max_bytes",
+                        hint="select fewer columns, partitions or rows, or pass a larger max_bytes",
                     )
             found += batch.num_rows
             yield batch
@@ -337,8 +337,8 @@ def asks_for_micro(error: OdpsNbError) -> bool:
 def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
     """Return the error of a read that already used microseconds."""
     return ConversionError(
-        f"the service cannot give a TIMESTAMP of {what} in microseconds either ({error.message})",
+        f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",
         target_type="timestamp[us]",
-        hint="leave the column out with columns=[…], or cast it to STRING by SQL",
+        hint="leave the column out with columns=[…], or cast it to STRING in SQL",
     )

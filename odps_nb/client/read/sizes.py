@@ -34,7 +34,7 @@ def lanes_for(asked: int | None, ahead: int) -> int:
 
 
 def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
-    """Return the bytes of a piece, so that one piece per worker fits into the budget.
+    """Return the size of a piece in bytes, so that one per worker fits into the budget.
 
     With a single worker, splits stay whole, because extra requests would only add overhead.
     """
@@ -60,7 +60,7 @@ def batch_bytes(ahead: int, lanes: int) -> int:
 
 
 def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Return the rows of a batch if it must be smaller than the service's smallest byte limit."""
+    """Return the row limit of a batch, if it must be below the service's smallest byte limit."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

@@ -50,7 +50,7 @@ def find_columns(
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
             raise mismatch(
                 f"the stream has {len(names)} columns and its session {len(columns)}: "
-                f"{shorten(repr(stranger), _SHOWN)} is none of them"
+                f"{shorten(repr(stranger), _SHOWN)} is not in the session"
             )
     for column, place in zip(columns, places, strict=True):
         _require(stream.field(place).type, column.type, column.name)
@@ -90,9 +90,9 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
         raise mismatch(
-            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} by its session, "
+            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
             f"but Arrow {shorten(str(came), _SHOWN)} in the stream",
-            hint="if the table was changed meanwhile, read it again; quote the request id if not",
+            hint="read again if the table was changed; otherwise quote the request id",
         )
 
 

@@ -75,7 +75,7 @@ class TableOptions:
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
     """Return the ``CREATE TABLE`` text."""
     if not schema.columns:
-        raise ArgumentError("a table needs at least one column that is no partition column")
+        raise ArgumentError("a table needs at least one column that is not a partition column")
     _check_names(table, schema.all_columns)
     _check_types(schema)
     if problem := definition_problem(schema, options.comment):
@@ -143,7 +143,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
             )
         return []
     if options.buckets is None:
-        raise ArgumentError("cluster_by needs a number of buckets", hint="for example buckets=16")
+        raise ArgumentError("cluster_by needs a number of buckets", hint="pass e.g. buckets=16")
     names = _names(_spelled(options.cluster_by, schema, "cluster_by"))
     count = _number(options.buckets, "buckets", "of buckets")
     return [f"clustered by ({names}) sorted by ({names}) into {count} buckets"]
@@ -162,7 +162,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
         given = options.properties.get(key, value)
         if given.lower() != value:
             raise ArgumentError(
-                f"the property {key!r} is {given!r}, where this table needs {value!r}",
+                f"the property {key!r} is {given!r}, but this table needs {value!r}",
                 hint="leave it out: it is set automatically",
             )
     return needed | dict(options.properties)
@@ -178,14 +178,14 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
             close = difflib.get_close_matches(name, [c.name for c in schema.columns], n=3)
             near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
             raise ArgumentError(
-                f"{what} names {name!r}, which is no column of the table",
+                f"{what} names {name!r}, which is not a column of the table",
                 hint=f"{near}its columns are: {', '.join(c.name for c in schema.columns[:20])}",
             )
         if column.name in found:
             raise ArgumentError(f"{what} names {name!r} twice")
         if not _may_be_key(column.type.code):
             raise ArgumentError(
-                f"{what} names {column.name!r}, whose type {column.type.code.name} cannot be one"
+                f"{what} names {column.name!r}, whose type {column.type.code.name} is not allowed"
             )
         found.append(column.name)
     return tuple(found)
@@ -230,7 +230,7 @@ def _number(value: object, name: str, of_what: str) -> int:
 def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
     if not is_table_name(table.table):
         raise ArgumentError(
-            f"no table can be made under the name {table.table!r}",
+            f"{table.table!r} is not a valid table name",
             hint="names have letters from a to z, digits and underscores, start with a letter, "
             f"and are at most {MAX_NAME_BYTES} bytes long",
         )
@@ -243,7 +243,7 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
                 f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
             )
         if column.name.casefold() in seen:
-            raise ArgumentError(f"the column {column.name!r} is there twice")
+            raise ArgumentError(f"the column {column.name!r} is defined twice")
         seen.add(column.name.casefold())
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: The setting with the time zone of a statement (the stock client sends it, too).
+#: The setting that states the time zone of a statement (the stock client sends it, too).
 SQL_ZONE = "odps.sql.timezone"
 
 
@@ -106,9 +106,7 @@ def submit_sql(
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
         if error.in_doubt:
-            error.add_note(
-                "whether the service runs this statement is unknown: look, then repeat it"
-            )
+            error.add_note("check whether the service runs this statement before you repeat it")
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
@@ -265,7 +263,7 @@ def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
         error = ConflictError(
             error.message,
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
-            hint="drop it first, or say if_not_exists",
+            hint="drop it first, or pass if_not_exists",
         )
     for said, hint in _REFUSED.items():
         if said in error.message:

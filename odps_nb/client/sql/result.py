@@ -94,7 +94,7 @@ class ResultSession:
                 "result here, and this one may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them by result.first({LIMITED_RESULT_ROWS}), write the result into a "
+                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result into a "
                 "table by SQL, or ask the owner of the project for the right to download",
             )
 

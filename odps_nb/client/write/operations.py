@@ -72,9 +72,9 @@ class Stamp:
             if self.operation is None:
                 return batch
             raise ArgumentError(
-                "the service takes no upserts and deletes for this table: its write stream has no "
+                "the service accepts no upserts or deletes for this table: its write stream has no "
                 f"column {OPERATION!r}",
-                hint="only tables with a primary key take them; write() adds rows to others",
+                hint="use a table with a primary key, or add rows with write()",
             )
         operation = UPSERT if self.operation is None else self.operation
         operations: pa.Array = pa.repeat(pa.scalar(operation, pa.int8()), batch.num_rows)

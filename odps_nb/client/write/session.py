@@ -315,7 +315,7 @@ def commit_write(
                 return
             error.in_doubt = in_doubt
             if in_doubt:
-                error.add_note("an earlier try had no answer: look whether the rows are there")
+                error.add_note("an earlier attempt had no response: check the rows of the table")
             raise
 
 
@@ -330,7 +330,7 @@ def _is_committed(
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
         error.in_doubt = True
-        error.add_note(f"whether it was committed is unknown: asking the session gave {second}")
+        error.add_note(f"whether it was committed is unknown, its status cannot be read: {second}")
         raise error from second
     if status != SessionStatus.COMMITTED.value:
         return False

@@ -253,9 +253,9 @@ class WriteStream:
             _log.warning("TableWrite into %s: %s", self.label, answer.warning)
         if self.is_exactly_once and answer.row_offset not in (None, end):
             raise ConflictError(
-                f"the server counts {answer.row_offset} rows in {self.label} where there are {end}",
+                f"the server counts {answer.row_offset} rows in {self.label}, but {end} were sent",
                 code="RowOffsetConflict",
-                hint="another writer uses this stream",
+                hint="check whether another writer uses this stream",
             )
         self.rows = end
 
@@ -279,7 +279,7 @@ class WriteStream:
             raise self._conflict(error, landed, first, end) from error
         if not self.is_exactly_once and landed != end:
             # Without offsets, the lost upload might still arrive.
-            error.add_note("whether these rows arrive is unknown, so they are not sent again")
+            error.add_note("these rows may have arrived, so they are not sent again")
             attempts.give_up(error)
         self.rows = landed
         if landed < end:
@@ -291,7 +291,7 @@ class WriteStream:
         try:
             answer = self._call_get(exactly_once=self.is_exactly_once)
         except OdpsNbError as second:
-            second.add_note(f"while asking what became of an upload that ended in: {error}")
+            second.add_note(f"while checking the outcome of an upload that failed with: {error}")
             raise
         self._route_token = answer.route_token or self._route_token
         if not self.is_exactly_once:
@@ -311,9 +311,9 @@ class WriteStream:
             )
             return error
         return ConflictError(
-            f"the server has {landed} rows in {self.label}, where {first} to {end} are possible",
+            f"the server has {landed} rows in {self.label}, but {first} to {end} are possible",
             code="RowOffsetConflict",
-            hint="another writer uses this stream",
+            hint="check whether another writer uses this stream",
         )
 
     # -- blobs --------------------------------------------------------------------------------
