@@ -77,8 +77,8 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
 @pytest.mark.parametrize(
     ("columns", "partitions", "options", "message"),
     [
-        ("id bigint", "", {"primary_key": ("idd",)}, "no column"),
-        ("id bigint", "ds string", {"primary_key": ("ds",)}, "no column"),
+        ("id bigint", "", {"primary_key": ("idd",)}, "not a column"),
+        ("id bigint", "ds string", {"primary_key": ("ds",)}, "not a column"),
         ("id bigint", "", {"primary_key": ("id", "ID")}, "twice"),
         ("id blob", "", {"primary_key": ("id",)}, "BLOB is not allowed"),
         ("id array<int>", "", {"primary_key": ("id",)}, "ARRAY is not allowed"),
