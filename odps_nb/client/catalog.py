@@ -161,7 +161,7 @@ def explain_refused_table(
 ) -> None:
     """Explain in the hint of a refusal what the Storage API does not read; costs one request.
 
-    These are views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
+    It names views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
     requested ``columns`` (empty: all). ``writes``: a write was refused.
     """
     try:

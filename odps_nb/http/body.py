@@ -66,7 +66,7 @@ class BodyResponse(HTTPResponse):
         self.fp = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
-        """Read the head. Unlike http.client, raise if it is cut."""
+        """Read the head. Unlike http.client, raise if it is truncated."""
         file = self.fp
         head: Any = _Head(file)  # begin() needs no more of a file
         try:

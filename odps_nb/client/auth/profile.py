@@ -206,7 +206,7 @@ class Profile:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Make a profile from `as_options`; the case of keys and unknown keys are ignored."""
+        """Make a profile from `as_options`; ignore the case of keys, and unknown keys."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
