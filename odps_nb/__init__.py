@@ -100,14 +100,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the ``%odps`` magics to a notebook (``%load_ext odps_nb``); silent and repeatable."""
+    """Add the ``%odps`` magics to a notebook (``%load_ext odps_nb``); prints nothing."""
     from odps_nb.notebook.magics.magics import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Remove the magics and everything that was started for them (``%unload_ext odps_nb``)."""
+    """Remove the magics, and stop everything started for them (``%unload_ext odps_nb``)."""
     from odps_nb.notebook.magics.magics import unload
 
     unload(ipython)

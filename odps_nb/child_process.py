@@ -1,7 +1,7 @@
-"""Child processes that may be killed at any moment: messages over pipes, and both ends of them.
+"""Child processes that can be killed at any moment, and the messages sent over their pipes.
 
 A message is ``u32 length of JSON · u64 length of data · JSON · data``. Parsers of untrusted bytes
-and queries of the embedded service run in such processes, so this imports little.
+and queries of the embedded service run in these processes, so this module has few imports.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:
 def unpack(source: IO[bytes], limit: int = sys.maxsize) -> tuple[dict[str, Any], bytes]:
     """Read one message.
 
-    `EOFError`: the other process has ended; `ValueError`, `RecursionError`: the message is invalid,
-    or longer than ``limit`` bytes.
+    Raise `EOFError` if the other process has ended, and `ValueError` or `RecursionError` if the
+    message is invalid or longer than ``limit`` bytes.
     """
     length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
     if length + size > limit:
@@ -52,7 +52,7 @@ def _exactly(source: IO[bytes], count: int) -> bytes:
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in a session of its own, so that Ctrl-C does not reach it."""
+    """A child process in its own session, so that Ctrl-C does not reach it."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], *, quiet: bool = False
@@ -70,7 +70,7 @@ class Child(subprocess.Popen[bytes]):
         self.pipes = self.stdin, self.stdout
 
     def send(self, found: Mapping[str, Any], data: bytes = b"") -> None:
-        """Send one message; `BrokenPipeError` if the process has ended."""
+        """Send one message; raise `BrokenPipeError` if the process has ended."""
         self.pipes[0].write(pack(found, data))
         self.pipes[0].flush()
 
@@ -79,7 +79,7 @@ class Child(subprocess.Popen[bytes]):
         return unpack(self.pipes[1], limit)
 
     def kill(self) -> None:
-        """Kill the process and what it forked; a waiting `receive` raises `EOFError`."""
+        """Kill the process and the processes it forked; a waiting `receive` raises `EOFError`."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if hasattr(os, "killpg"):
@@ -92,27 +92,27 @@ class Child(subprocess.Popen[bytes]):
         self.kill()
         code = self.wait()
         for pipe in self.pipes:
-            with contextlib.suppress(OSError):  # what it did not read
+            with contextlib.suppress(OSError):  # unsent data may remain
                 pipe.close()
         return code
 
     def forget(self) -> None:
-        """Close this side of the pipes in a forked process, which has no right to the child."""
+        """Close this side of the pipes in a forked process, which must not control the child."""
         for pipe in self.pipes:
-            # past the buffer: another thread may have been writing when the fork was made
+            # bypass the buffer: another thread may have been writing at the time of the fork
             pipe.raw.close()  # type: ignore[attr-defined]
-        self.returncode = 0  # not ours to wait for
+        self.returncode = 0  # only the parent may wait for the child
 
 
 class IdleTimer:
-    """Calls a function after some seconds without work; its owner holds a lock."""
+    """Calls a function after some idle seconds; its owner holds a lock around each call."""
 
     def __init__(self, seconds: float, end: Callable[[], object]) -> None:
         self.seconds, self._end = seconds, end
         self.timer: threading.Timer | None = None
 
     def start(self) -> None:
-        """Begin to wait, anew if it does already."""
+        """Start the countdown, or restart it."""
         self.stop()
         self.timer = threading.Timer(self.seconds, self._end)
         self.timer.daemon = True
@@ -141,5 +141,5 @@ def hide_pandas() -> None:
 
 def die_first() -> None:
     """Let the system kill this process, not its parent, when it runs out of memory."""
-    with contextlib.suppress(OSError):  # only Linux has it
+    with contextlib.suppress(OSError):  # only Linux supports it
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -1,4 +1,4 @@
-"""The command line: ``odps-nb serve``, ``probe`` and ``doctor`` (a face; prints)."""
+"""The command line: ``odps-nb serve``, ``probe`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 0 success, 1 failure, 2 wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["serve"]:  # it parses its own options
+    if words[:1] == ["serve"]:  # serve parses its own options
         return _serve(words[1:])
     if words[:1] == ["probe"]:
         from odps_nb.probe.command import main as probe
@@ -26,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"odps-nb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serve a folder as a small project on this machine")
-    commands.add_parser("probe", help="ask the real service open questions; write a report")
-    doctor = commands.add_parser("doctor", help="check the installation and say what to fix")
-    doctor.add_argument("profile", nargs="?", help="a profile; by default that of connect()")
+    commands.add_parser("probe", help="check how the real service behaves; write a report")
+    doctor = commands.add_parser("doctor", help="check the installation and suggest fixes")
+    doctor.add_argument("profile", nargs="?", help="profile name; by default that of connect()")
     doctor.add_argument("--offline", action="store_true", help="do not connect to the service")
     options = parser.parse_args(words)
     return _doctor(options.profile, online=not options.offline)

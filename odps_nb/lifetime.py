@@ -1,6 +1,6 @@
 """Cleans up at interpreter exit and after ``fork``.
 
-A thread inside Arrow while the interpreter ends aborts the process, and two processes that share a
+A thread inside Arrow at interpreter exit aborts the process, and two processes that share a
 socket read each other's responses. Objects with threads, sockets or locks register here.
 """
 
@@ -33,18 +33,18 @@ class Renewed(Protocol):
     """An object whose locks and sockets a forked child must not use."""
 
     def _after_fork(self) -> None:
-        """Take new locks, and forget sockets and threads; runs first in the child."""
+        """Create new locks, and drop sockets and threads; called first in the child."""
 
 
 class Ending(Protocol):
     """An object with running threads, or with work that must be ended at exit."""
 
     def end(self) -> None:
-        """Begin to stop for good, without joining threads. Idempotent."""
+        """Begin to stop permanently, without joining threads. Idempotent."""
 
 
 class Home:
-    """Remembers the process that created an object, to refuse its use in a forked child."""
+    """Records the process that created an object, to refuse its use in a forked child."""
 
     __slots__ = ("_pid",)
 
@@ -75,9 +75,9 @@ class Living(Generic[T]):
         self._refs: dict[int, ref[T]] = {}
 
     def add(self, one: T) -> None:
-        """Hold an object weakly, once."""
-        # No function of ours: Python drops an exception in such a callback, also the
-        # KeyboardInterrupt of a signal that comes just then.
+        """Hold an object weakly; duplicates are ignored."""
+        # No Python callback: Python drops an exception raised in one, even the KeyboardInterrupt
+        # of a signal that arrives at that moment.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
@@ -85,7 +85,7 @@ class Living(Generic[T]):
         return [one for each in list(self._refs.values()) if (one := each()) is not None]
 
     def clear(self) -> None:
-        """Forget all objects."""
+        """Remove all objects."""
         self._refs.clear()
 
 
@@ -105,10 +105,10 @@ def end_at_exit(one: Ending) -> None:
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the interpreter waits for at exit; something must end it.
+    """Start a thread that the interpreter waits for at exit; the caller must make it end.
 
-    A Ctrl-C inside of ``Thread.start`` would break its lock, and the thread would die with "release
-    unlocked lock" (CPython 3.11): it is raised when the thread runs.
+    A Ctrl-C inside ``Thread.start`` would break its lock, and the thread would fail with "release
+    unlocked lock" (CPython 3.11), so the interrupt is raised once the thread runs.
     """
     _THREADS.add(thread)
     with _interrupted_later():
@@ -117,7 +117,7 @@ def start_thread(thread: threading.Thread) -> None:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Keep a SIGINT of the main thread until the end of the block."""
+    """Delay a SIGINT in the main thread until the end of the block."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # those belong to the parent; what the child uses registers again
+    _ENDING.clear()  # those belong to the parent; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()

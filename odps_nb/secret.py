@@ -1,7 +1,7 @@
 """Keeps keys and tokens out of tracebacks and logs: values without a repr.
 
 Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs, so secrets become
-`Secret` where they enter.
+`Secret` values as soon as they enter the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Secret(str):
-    """A `str` whose repr does not show it.
+    """A `str` whose repr hides its content.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Hidden(dict[str, Any]):
 
 
 def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
-    """Return a copy of settings in which secret ones are `Secret`."""
+    """Return a copy of the settings with secret values as `Secret`."""
     copied = Hidden(settings)
     for name in SECRET_NAMES:
         if isinstance(copied.get(name), str):
@@ -54,7 +54,7 @@ def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
 
 
 def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: call the function with its keyword arguments `hidden`."""
+    """Decorator: call the function with its keyword arguments passed through `hidden`."""
 
     @functools.wraps(function)
     def hiding(*args: P.args, **given: P.kwargs) -> R:
@@ -65,7 +65,7 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def forget_locals(error: BaseException) -> None:
-    """Clear the local variables of the frames of an error and of the errors before it."""
+    """Clear the local variables in the frames of an error and of its causes."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Parses and writes SQL with sqlglot, whose failures all become `sqlglot.errors.SqlglotError`.
+"""Parses and writes SQL with sqlglot; all its failures become `sqlglot.errors.SqlglotError`.
 
 sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. A text that is nested
 too deeply still raises `RecursionError`.
@@ -14,7 +14,7 @@ from typing import Any
 
 @cache
 def hive() -> Any:
-    """Return the dialect of Hive, in which a cast keeps the length of CHAR(n) and VARCHAR(n)."""
+    """Return the Hive dialect, in which a cast keeps the length of CHAR(n) and VARCHAR(n)."""
     from sqlglot.dialects.hive import Hive
 
     def _parse_types(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -33,18 +33,18 @@ def parse(text: str, dialect: Any) -> list[Any]:
 
 
 def spell(tree: Any, dialect: Any, **options: Any) -> str:
-    """Return a tree as text of a dialect; ``options`` are those of ``Expression.sql``."""
+    """Return a tree as SQL text; ``options`` are those of ``Expression.sql``."""
     with _own_errors():
         return str(tree.sql(dialect=dialect, **options))
 
 
 def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
-    """Return a copy of a query whose nodes have the types that can be found.
+    """Return a copy of a query with the types of its nodes, as far as they can be inferred.
 
     Parameters
     ----------
     columns
-        The columns of each table, by its name: a mapping of names to sqlglot's types.
+        Columns of each table by table name: a mapping of column names to sqlglot types.
     """
     from sqlglot.optimizer.annotate_types import annotate_types
     from sqlglot.optimizer.qualify import qualify
@@ -70,6 +70,6 @@ def _own_errors() -> Iterator[None]:
         yield
     except (SqlglotError, RecursionError, MemoryError):
         raise
-    except Exception as error:  # whatever its code does not expect of a tree
-        said = "the parser cannot take it apart: does a function in it have all its arguments?"
+    except Exception as error:  # sqlglot may raise anything for an unexpected tree
+        said = "the parser fails: check that each function has all its arguments"
         raise ParseError(said) from error

@@ -1,4 +1,4 @@
-"""Types that public signatures name, for annotations: ``from odps_nb.types import TableName``.
+"""Types of public signatures, for annotations: ``from odps_nb.types import TableName``.
 
 Classes that users construct are in `odps_nb` itself. Imports are lazy; ``Loader`` and
 ``RowDataset`` need torch.

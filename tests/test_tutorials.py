@@ -114,7 +114,7 @@ def _production(shown: Texts) -> None:
     for name in ("NotFoundError", "AccessDeniedError", "LimitExceededError"):
         assert name in errors
     assert re.search("request id: [0-9A-F]{24}", errors)
-    assert "try 4" in _of(shown, "import logging")
+    assert "attempt 4" in _of(shown, "import logging")
     assert "['order', 'refund', 'logout']" in _of(shown, 'odps.drop_table("tut_events')
     assert "third night:  []" in _of(shown, 'odps.drop_table("tut_events')
     job = _of(shown, "def scheduled")

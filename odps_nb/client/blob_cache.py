@@ -1,11 +1,11 @@
-"""Whole, verified blobs on this machine's disk, so that opening one again costs no request.
+"""Caches whole, verified blobs on disk, so that opening one again costs no request.
 
 One file per blob in a private folder, under a hash of service, project and reference::
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
-A file appears by renaming, and is checked from the first byte to the last whenever it is opened;
-a damaged one is removed. Processes share the folder without a lock.
+A file appears by a rename, and is verified from its first to its last byte whenever it is opened;
+a damaged file is removed. Processes share the folder without a lock.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FOOTER = struct.Struct("<8sQ32sII")
 _PIECE = 1 << 20
 _PART = ".part"
 _PART_AGE = 3600.0  # seconds after which an unfinished file is removed
-_SPARE = 1 << 30  # bytes of the disk that are left to others
-_LARGEST = 4  # a blob takes at most this part of the cache
-_LOOK_BYTES, _LOOK_FILES = 16, 1000  # kept since the folder was looked at: part of it, files
+_SPARE = 1 << 30  # bytes of disk space to leave free
+_LARGEST = 4  # a blob may use at most a quarter of the cache
+_LOOK_BYTES, _LOOK_FILES = 16, 1000  # rescan after 1/16 of the limit, or 1000 files
 
 _log = logging.getLogger("odps_nb")
 
@@ -53,7 +53,7 @@ class CachedBlob:
         self.size: int = size
 
     def read_at(self, place: int, view: memoryview) -> int:
-        """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
+        """Fill ``view`` with the bytes from offset ``place`` on; return how many were read."""
         return read_file(self._file, place, view[: max(0, self.size - place)])
 
     def close(self) -> None:
@@ -64,19 +64,19 @@ class CachedBlob:
 class BlobCache:
     """A folder of verified blobs; the least recently used are removed first.
 
-    Threads and processes may share it, also forked ones. No method raises for a fault of the disk:
-    a blob is then fetched and not kept.
+    Threads and processes may share it, including forked ones. No method raises for a disk error:
+    the blob is then fetched and not cached.
 
     Parameters
     ----------
     folder
-        Created when needed, readable by this user only. One that others may write to, or that
+        Created when needed, readable by this user only. A folder that others can write to, or that
         belongs to another user, is never used.
     service
-        Address and project for which a reference is valid.
+        Address and project for which references are valid.
     limit
-        Maximum bytes of all files. A blob larger than a quarter of it is not kept, nor one that
-        would leave less than 1 GiB of the disk free.
+        Maximum bytes of all files. A blob is not cached if it is larger than a quarter of this, or
+        if less than 1 GiB of disk space would be left.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
@@ -85,17 +85,17 @@ class BlobCache:
         self.limit: int = limit
         """Maximum bytes of all files; other processes may exceed it by a sixteenth for a while."""
         self._service = service
-        # What was kept since the folder was looked at; threads may lose a count, never a file.
+        # Counts since the last scan of the folder; threads may lose a count, never a file.
         self._bytes = self._files = -1
         self._warned = False
 
     @property
     def size(self) -> int:
-        """Bytes of all files now; looks at each of them."""
+        """Total bytes of all files; scans the folder."""
         return sum(found.st_size for _, found in self._entries())
 
     def find(self, reference: BlobReference) -> CachedBlob | None:
-        """Return the blob's bytes, checked again, or ``None``; the caller closes them."""
+        """Return the verified bytes of a cached blob, or ``None``; the caller closes them."""
         key = self._key(reference)
         path = self._path(key)
         try:
@@ -116,12 +116,12 @@ class BlobCache:
             file.close()
             raise
         file.close()
-        _log.info("a cached blob is damaged, and fetched again")
+        _log.info("a cached blob is damaged; fetching it again")
         _remove(path)
         return None
 
     def keep(self, reference: BlobReference, size: int, pieces: Iterable[bytes]) -> bool:
-        """Keep a whole, verified blob; return whether that was possible."""
+        """Cache a whole, verified blob; return whether that was possible."""
         if size + _FOOTER.size > self.limit // _LARGEST:
             return False
         key = self._key(reference)
@@ -142,9 +142,9 @@ class BlobCache:
         return True
 
     def clear(self) -> int:
-        """Remove all files of all services and projects; return how many bytes that frees.
+        """Remove the files of all services and projects; return the number of bytes freed.
 
-        Blobs that are open stay readable.
+        Open blobs stay readable.
         """
         freed = 0
         for path, found in self._entries():
@@ -164,10 +164,10 @@ class BlobCache:
 
     def _is_private(self) -> bool:
         found = self.folder.lstat()
-        if os.name == "nt":  # folders of a user are private there
+        if os.name == "nt":  # user folders are private on Windows
             return True
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not own or not stat.S_ISDIR(found.st_mode):  # a link leads where another user said
+        if not own or not stat.S_ISDIR(found.st_mode):  # links may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
             why = "it is a link, or others may write there"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
@@ -184,7 +184,7 @@ class BlobCache:
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
 
     def _make_room(self, added: int) -> None:
-        """Remove the least recently used files where there are too many bytes."""
+        """Remove the least recently used files if the limit would be exceeded."""
         if self._files >= 0:
             self._bytes, self._files = self._bytes + added, self._files + 1
             if self._bytes < self.limit // _LOOK_BYTES and self._files < _LOOK_FILES:
@@ -209,7 +209,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _checked(file: io.FileIO, key: bytes) -> int | None:
-    """Return the size of the blob in a file if every byte of it is as it was kept."""
+    """Return the size of the blob in a file, or ``None`` if the file was changed."""
     size = os.fstat(file.fileno()).st_size - _FOOTER.size
     footer = bytearray(_FOOTER.size)
     if size < 0 or read_file(file, size, memoryview(footer)) < len(footer):
@@ -228,7 +228,7 @@ def _checked(file: io.FileIO, key: bytes) -> int | None:
 
 def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
-    # No fsync: what a crash of the machine leaves behind fails its check.
+    # No fsync: a file damaged by a crash of the machine fails its check.
     with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
         size = checksum = 0
         for piece in pieces:
@@ -239,7 +239,7 @@ def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
-    """Fill ``view`` from an unbuffered file, from ``place`` on; return the number of bytes."""
+    """Fill ``view`` from an unbuffered file, from offset ``place`` on; return the byte count."""
     file.seek(place)
     done = 0
     while done < len(view) and (count := file.readinto(view[done:])):
@@ -248,7 +248,7 @@ def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int
 
 
 def _touch(path: Path) -> None:
-    with contextlib.suppress(OSError):  # a disk that may not be written to, or removed meanwhile
+    with contextlib.suppress(OSError):  # a read-only disk, or a removed file
         os.utime(path)
 
 
@@ -263,12 +263,12 @@ def _remove(path: Path) -> bool:
 
 
 DEFAULT_LIMIT = 4 << 30
-"""Bytes of cached blobs where nothing else is said."""
+"""Default maximum bytes of cached blobs."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def cache_limit(stated: str | None) -> int:
-    """Return how many bytes a setting allows: ``off``, ``20 GB``, ``512 MiB``; 0 for off.
+    """Return the number of bytes of a setting: ``20 GB``, ``512 MiB``; 0 for ``off``.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def cache_limit(stated: str | None) -> int:
 
 
 def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:
-    """Return the cache of a profile, or ``None`` when it is off; touches no disk."""
+    """Return the cache of a profile, or ``None`` if it is off; does not access the disk."""
     limit = cache_limit(profile.blob_cache)
     if not limit:
         return None

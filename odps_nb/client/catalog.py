@@ -1,4 +1,4 @@
-"""Lists and metadata of projects, tables and partitions (``docs/protocol.md`` section 9.1)."""
+"""Lists and describes projects, tables and partitions (``docs/protocol.md`` section 9.1)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_SUGGESTED_FROM = 2000
 
 
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
-    """Send a list request for page after page; a repeated marker ends it, or it never would."""
+    """Send a list request page by page; stop at a repeated marker, which would never end."""
     seen = set()
     while True:
         page = storage.control(request)
@@ -55,7 +55,7 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("a list of the service has %r, which is no name: left out", name[:200])
+                _log.warning("skipping %r from a list of the service: not a valid name", name[:200])
 
 
 def iter_table_names(
@@ -67,7 +67,7 @@ def iter_table_names(
 ) -> Iterator[str]:
     """Iterate over the names of the tables, page by page, in the server's order.
 
-    Those of the profile's project and schema, or of this ``project`` and ``schema``.
+    Lists the profile's project and schema unless ``project`` and ``schema`` are given.
     """
     profile = storage.profile
     request = ListTables(
@@ -79,17 +79,17 @@ def iter_table_names(
 
 
 def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]:
-    """Return the names that match, sorted; ``*``, ``?`` and ``[…]`` as in file names.
+    """Return the matching names, sorted; ``*``, ``?`` and ``[…]`` have their glob meaning.
 
-    Case does not matter, as it does not in table names. Costs a request for a thousand tables.
+    Case is ignored, as in table names. Costs one request per thousand tables.
     """
     return _matching(pattern, lambda prefix: iter_table_names(storage, prefix=prefix))
 
 
 def list_projects(storage: StorageClient, pattern: str | None = None) -> list[str]:
-    """Return the names of the projects that match and that the access key may list, sorted.
+    """Return the matching names of projects that the access key may list, sorted.
 
-    Costs a request for each page of them (pyodps: ``Projects.iterate``).
+    Costs one request per page (pyodps: ``Projects.iterate``).
     """
     return _matching(pattern, lambda prefix: _names(storage, ListProjects(prefix=prefix)))
 
@@ -97,7 +97,7 @@ def list_projects(storage: StorageClient, pattern: str | None = None) -> list[st
 def list_schemas(
     storage: StorageClient, pattern: str | None = None, *, project: str | None = None
 ) -> list[str]:
-    """Return the names of a project's schemas that match, sorted (pyodps: ``Schemas.iterate``)."""
+    """Return the matching schema names of a project, sorted (pyodps: ``Schemas.iterate``)."""
     of = project or storage.profile.project
     return _matching(
         pattern, lambda prefix: _names(storage, ListSchemas(project=of, prefix=prefix))
@@ -131,7 +131,7 @@ def table_exists(
 def fetch_table(
     storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
 ) -> TableInfo:
-    """Return the metadata of a table; of a missing one the error names similar tables."""
+    """Return the metadata of a table; if it is missing, the error names similar tables."""
     try:
         return storage.control(GetTable(table=table), tracker=tracker)
     except NotFoundError as error:
@@ -141,12 +141,12 @@ def fetch_table(
 
 
 def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ...]:
-    """Return the columns of a table's primary key; empty for one without. One request."""
+    """Return the primary key columns of a table; empty if it has none. One request."""
     return storage.control(GetTable(table=table, extended=True)).primary_key
 
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
-    """Add tables with a similar name to the hint of an error; costs one request."""
+    """Add similar table names to the hint of an error; costs one request."""
     if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
         error.hint = f"did you mean {' or '.join(close)}?"
 
@@ -159,10 +159,10 @@ def explain_refused_table(
     columns: Sequence[str] = (),
     writes: bool = False,
 ) -> None:
-    """Say in the hint of a refusal what the Storage API does not read; costs one request.
+    """Explain in the hint of a refusal what the Storage API does not read; costs one request.
 
-    These are views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
-    requested ``columns`` (empty: all). ``writes``: it was a write that was refused.
+    It names views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
+    requested ``columns`` (empty: all). ``writes``: a write was refused.
     """
     try:
         info = storage.control(GetTable(table=table))
@@ -177,9 +177,9 @@ def explain_refused_table(
     kind = "a view" if info.is_view else "an external table"
     error.add_note(f"{table} is {kind}")
     if writes:
-        error.hint = "the Storage API does not write to it; name a table that holds its rows itself"
+        error.hint = "write to a table that stores its own rows; the Storage API writes to no other"
     else:
-        error.hint = f"read it by SQL: odps.sql('select * from {table}')"
+        error.hint = f"read it with SQL: odps.sql('select * from {table}')"
 
 
 def _json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
@@ -195,7 +195,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
     found = iter_table_names(storage, project=table.project, schema=table.schema)
     try:
         names = list(itertools.islice(found, _MAX_SUGGESTED_FROM))
-    except OdpsNbError:  # a suggestion is a courtesy: the first error is the one to show
+    except OdpsNbError:  # show the first error, without suggestions
         return []
     return difflib.get_close_matches(table.table, names, n=3)
 
@@ -203,7 +203,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
 def iter_partitions(
     storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
 ) -> Iterator[PartitionInfo]:
-    """Iterate over the partitions of a table, page by page; ``under`` a partial spec if given."""
+    """Iterate over the partitions of a table, page by page; ``under``: only below this spec."""
     under = under or PartitionSpec()
     for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))

@@ -12,13 +12,13 @@ from typing import Any
 from odps_nb.errors import ArgumentError, ConfigError
 
 MAX_SECONDS = 86_400.0
-_WORKING = 4  # read time-outs that a request may take on which the service works
-_DOCUMENT = 10  # read time-outs that a whole document may take
+_WORKING = 4  # maximum silence while the service works, in read time-outs
+_DOCUMENT = 10  # maximum time of a whole document, in read time-outs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Retries, time-outs and connections of a connection. Immutable; times are in seconds.
+    """Retries, time-outs and connections of a client. Immutable; times are in seconds.
 
     A silent connection is closed after ``read_timeout``, and the request is retried: a read resumes
     at the exact row, a blob at the exact byte. See ``docs/howto/retries-and-timeouts.md``.
@@ -98,7 +98,7 @@ class ClientOptions:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> ClientOptions:
-        """Make options from texts or numbers by name; other names are ignored.
+        """Make options from texts or numbers by name; ignore other names.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
-`http.client` and urllib3 both copy a chunked body one time too many, accept a negative chunk
+`http.client` and urllib3 copy a chunked body once more than necessary, accept a negative chunk
 size, and accept a body that ends before its Content-Length. This reader accepts an end only where
 Content-Length or the last chunk proves it.
 """
@@ -21,12 +21,12 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # of one answer: "100 Continue" may come before it, but not for ever
+_MAX_HEADS = 10  # per response: "100 Continue" may precede it, but not endlessly
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads the lines of the response head; keeps the last, since only an empty one ends a head."""
+    """Reads the lines of a response head and keeps the last one: only an empty line ends a head."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class _Head:
         return self.last
 
     def flush(self) -> None:
-        """Do nothing; http.client asks for it when it closes an interrupted response."""
+        """Do nothing; http.client calls it when it closes an interrupted response."""
 
     def close(self) -> None:
         self._file.close()
@@ -55,20 +55,20 @@ class BodyResponse(HTTPResponse):
     """An `http.client` response whose body is read with `fill` and `some` only."""
 
     length: int | None
-    fp: Any = None  # `close` may come before http.client has set it
+    fp: Any = None  # `close` may be called before http.client sets it
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
 
     def __init__(self, sock: socket.socket, *args: Any, ahead: bytes = b"", **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
+        # http.client's file delays Ctrl-C, and its 8 KiB buffer needs two calls per chunk.
         self._source = SlicedReader(sock, ahead, hold=self.fp)
         self.fp = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
-        """Read the head. Unlike http.client, raise if it is cut."""
+        """Read the head. Unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # all that begin() uses of a file
+        head: Any = _Head(file)  # begin() needs no more of a file
         try:
             self.fp = head
             super().begin()

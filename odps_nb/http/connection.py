@@ -1,7 +1,7 @@
 """urllib3 connections that can be aborted, and that notice a response while they still send.
 
-An `Abort` reaches the socket from the first SYN on, a response that comes before the request is
-finished ends the sending, and `Exchange` records whether anything was sent (for retries).
+An `Abort` reaches the socket from the first SYN on. A response that arrives before the request is
+finished stops the sending. `Exchange` records whether anything was sent (for retries).
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ class Exchange:
 
     abort: Abort
     send_timeout: float | None = None
-    """Maximum seconds in which the peer takes nothing."""
+    """Maximum seconds during which the peer accepts no bytes."""
     head_timeout: float | None = None
-    """Maximum seconds for a whole head, once all was sent."""
+    """Maximum seconds for the whole response head, once the request was sent."""
     receive_buffer: int | None = None
-    """Bytes to receive ahead of the reader; ``None``: any number."""
+    """Maximum bytes to receive ahead of the reader; ``None``: no limit."""
     sent: bool = False
     """Whether a byte of the request was sent."""
     answered_early: bool = False
     ahead: bytes = b""
-    """Bytes of the response that came while the request was being sent."""
+    """Bytes of the response received while the request was being sent."""
     body: BodyResponse | None = None
     connection: HTTPConnection | None = None
-    """The connection that ``body`` comes over."""
+    """The connection on which ``body`` arrives."""
     source_error: BaseException | None = None
-    """The error that the caller's own body raised."""
+    """The error that the caller's request body raised."""
 
     def drop(self) -> None:
         """Close the connection of a response that its caller will not get. Idempotent."""
         self.abort.detach()
-        if self.body is not None and not self.body.isclosed():  # else the pool may have it back
+        if self.body is not None and not self.body.isclosed():  # else the pool may own it again
             self.body.close()
             if self.connection is not None:
                 self.connection.close()
 
 
-# The way from `RequestsTransport.send` to the connection that urllib3 picks, in the same thread.
+# Passes the exchange from `RequestsTransport.send` to urllib3's connection, in the same thread.
 EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 
 
@@ -87,7 +87,7 @@ class _Response(BodyResponse):
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # half a request was sent: it cannot be used again
+            self.will_close = True  # half a request was sent: do not reuse it
 
 
 class _Guarded(HTTPConnection):
@@ -125,7 +125,7 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may use it again; not if its peer was promised to send more ahead."""
+        """Whether the pool may reuse it; not if its peer may still send more than is allowed."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
@@ -133,7 +133,7 @@ class _Guarded(HTTPConnection):
         return size is None or not receives_more(_plain(self.sock), size)
 
     def _fit(self, exchange: Exchange) -> None:
-        """Make a connection receive as much ahead as this exchange wants."""
+        """Make a connection receive as far ahead as this exchange wants."""
         sock, size = _plain(self.sock), exchange.receive_buffer
         if size is not None:
             bound_receiving(sock, size)
@@ -147,11 +147,11 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # that was the proxy's
-        self.sock.settimeout(timeout)  # reading its answer left short waits behind
+            exchange.sent, exchange.body = False, None  # they described the proxy's response
+        self.sock.settimeout(timeout)  # reading the response left a short time-out
 
     def getresponse(self) -> Any:
-        """Read the head; until the caller has the response, the exchange knows whose it is."""
+        """Read the head; the exchange holds the response until the caller has it."""
         EXCHANGE.get().connection = self
         return super().getresponse()
 
@@ -163,14 +163,14 @@ class _Guarded(HTTPConnection):
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
-        """Send; a `BrokenPipeError` from here makes urllib3 read the response."""
+        """Send; raise a `BrokenPipeError` to make urllib3 read an early response."""
         if self.sock is None:
             self.connect()
         exchange, sock = EXCHANGE.get(), self.sock
         if not exchange.sent or isinstance(sock, SSLTransport):
-            # Headers go in one piece, and so does all where TLS runs inside of TLS.
+            # Headers are sent in one piece, and so is everything where TLS runs inside TLS.
             exchange.sent = True
-            sock.settimeout(exchange.send_timeout)  # urllib3 left that for connecting
+            sock.settimeout(exchange.send_timeout)  # urllib3 left the connect time-out
             super().send(data)
             return
         try:
@@ -184,11 +184,11 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same over TLS."""
+    """The same connection over TLS."""
 
 
 def _plain(sock: Any) -> socket.socket:
-    """Return the socket itself, below TLS inside of TLS."""
+    """Return the socket itself, below TLS inside TLS."""
     found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
     return found
 
@@ -203,8 +203,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS what can be read may be a session ticket. Only reading tells, so that the first
-    # bytes of a response are kept for the reader.
+    # Under TLS, readable bytes may be a session ticket. Only a read can tell, so the first bytes of
+    # a response are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -214,7 +214,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
                 exchange.ahead = sock.recv(_RECORD)
                 raise BrokenPipeError("the server answered before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                data = data[sock.send(data[:_RECORD]) :]  # tried again with the same bytes
+                data = data[sock.send(data[:_RECORD]) :]  # retried with the same bytes
     finally:
         sock.settimeout(timeout)
 
@@ -266,7 +266,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response, without the cookies and headers of requests' own."""
+        """Return urllib3's response, without the cookies and headers that requests adds."""
         return answer
 
     def close(self) -> None:
@@ -278,12 +278,12 @@ class Adapter(HTTPAdapter):
     def close_idle(self) -> None:
         """Close idle connections; later requests make new ones."""
         for pool in self._pools():
-            if isinstance(pool.pool, _Idle):  # a SOCKS proxy has pools of urllib3's own
+            if isinstance(pool.pool, _Idle):  # a SOCKS proxy has urllib3's own pools
                 pool.pool.close_all()
 
     def _pools(self) -> Iterator[HTTPConnectionPool]:
         for manager in (self.poolmanager, *self.proxy_manager.values()):
-            keys = manager.pools.keys()  # which is all that may be iterated over
+            keys = manager.pools.keys()  # only keys can be iterated over
             for key in keys:
                 if (pool := manager.pools.get(key)) is not None:
                     yield pool

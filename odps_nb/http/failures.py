@@ -1,4 +1,4 @@
-"""Translates errors of requests, urllib3, http.client and sockets into ours; the only place."""
+"""Translates errors of requests, urllib3, http.client and sockets; no other module does."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _BAD_REQUEST = (
 def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
     """Return our error for one of requests, urllib3, http.client or a socket.
 
-    ``sent``: the server may have seen some of the request.
+    ``sent``: the server may have seen part of the request.
     """
     if isinstance(error, OdpsNbError):
         return error
     if abort.stopped:
         forget_locals(error)
         return CancelledError("the request was stopped")
-    forget_locals(error)  # headers and proxies stand there, with keys in them
+    forget_locals(error)  # they hold headers and proxies, with keys
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):
-            one.request = None  # its headers hold tokens, and travel where causes are pickled
+            one.request = None  # its headers hold tokens and would be pickled with causes
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(

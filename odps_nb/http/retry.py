@@ -38,14 +38,14 @@ class RetryPolicy:
     max_attempts
         Attempts of one call in total, the first one included.
     connect_attempts
-        Attempts if the connection is refused: fewer, since a wrong endpoint is likelier.
+        Attempts if the connection is refused: fewer, because a wrong endpoint is more likely.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another.
         It alone bounds the attempts of a read that has received rows and is throttled (429).
     base, cap
-        Waits double from ``base`` up to ``cap``. A longer wait that the server asks for wins.
+        Waits double from ``base`` up to ``cap``. A longer wait requested by the server is used.
     spread
-        Share of a wait that chance may take off, so that many clients don't return at once.
+        Maximum random reduction of a wait, as a share, so that many clients do not return at once.
     """
 
     max_attempts: int = 7
@@ -67,10 +67,9 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
-        ``attempt`` counts those made so far; ``elapsed`` is in seconds since the first one began,
-        and ``chance`` a random number in [0, 1). ``idempotent``: doing the call twice equals doing
-        it once. ``patient``: a 429 is bounded by the deadline only; a policy of one attempt stays
-        one.
+        ``attempt`` counts the attempts so far; ``elapsed`` is in seconds since the first one began,
+        and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call is harmless.
+        ``patient``: only the deadline limits retries of a 429; a policy of one attempt stays one.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):
@@ -88,21 +87,21 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # any base is over any cap by then; many more would overflow
+_MOST_DOUBLINGS = 60  # any base exceeds any cap by then; more would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, ThrottledError):
         return True  # refused before anything was done
     if isinstance(error, CertificateError):
-        return False  # the next look sees the same certificate
+        return False  # the next attempt sees the same certificate
     if isinstance(error, TransportError):
         return idempotent or error.request_sent is False
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
-        # the Java and Go SDKs wait so before they submit a job again
+        # the Java and Go SDKs wait like this before they submit a job again
         and (
-            (error.status == 408 and type(error) is InvalidRequestError)  # not of a known code
+            (error.status == 408 and type(error) is InvalidRequestError)  # without a known code
             or (error.status == 409 and error.retry_after is not None)
         )
         and not is_time_overflow(f"{error.code} {error.message}")
@@ -111,15 +110,15 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, FramingError) and error.lasts:
         return False
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
-        return idempotent  # the bytes were damaged on their way; the next copy may be whole
+        return idempotent  # the bytes were damaged in transit; a retry may succeed
     return False
 
 
 def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds until the date in ``Retry-After``; ``None`` where there is none.
+    """Return the seconds until the date in ``Retry-After``; ``None`` if there is none.
 
-    The form in seconds needs no clock and is parsed by `wire`. ``now`` is in seconds of the epoch,
-    for a response without ``Date``: the clock of the server is the better one.
+    `wire` parses the form in seconds, which needs no clock. ``now``, in seconds since the epoch, is
+    used for a response without ``Date``; otherwise the server's clock is used.
 
     Examples
     --------

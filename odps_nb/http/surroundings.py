@@ -1,7 +1,7 @@
 """Proxies and certificates from the environment variables, per server.
 
-requests reads the variables. Here they are checked before anything is sent, because its errors
-about wrong ones do not help, and may contain the password of a proxy.
+requests reads the variables. They are checked here before anything is sent, because the errors of
+requests about invalid ones are unhelpful and may contain the password of a proxy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib3.util import parse_url
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests checks them
 
 
 class ProxyEnvironment:
@@ -29,13 +29,13 @@ class ProxyEnvironment:
     def __init__(self) -> None:
         self._session = requests.Session()
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], Hidden] = {}  # the password of a proxy is in it
+        self._found: dict[tuple[str, str], Hidden] = {}  # may contain the password of a proxy
 
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
 
-        Raises `ConfigError`: a variable holds an invalid proxy address, or certificates that do not
-        exist.
+        Raises `ConfigError` if a variable holds an invalid proxy address, or names certificates
+        that do not exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)
@@ -51,7 +51,7 @@ class ProxyEnvironment:
         found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         found.pop("stream")
         if is_loopback(host):
-            found["proxies"] = {}  # a proxy has another loopback
+            found["proxies"] = {}  # a proxy's loopback is another machine
         _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
@@ -68,7 +68,7 @@ class ProxyEnvironment:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -90,6 +90,6 @@ def _check_proxy(proxy: Secret, url: str) -> None:
 def _is_address(proxy: Secret) -> bool:
     try:
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}")
-    except LocationParseError:  # shows the whole text, which may hold a password
+    except LocationParseError:  # its message may hold a password
         return False
     return bool(parts.host) and parts.scheme in ("http", "https")

@@ -1,6 +1,6 @@
 """Sends one request and returns its response; neither signs nor retries.
 
-A body is complete only where HTTP proves it (Content-Length, last chunk), and is never decoded here
+A body is complete only if HTTP proves it (Content-Length, last chunk), and is never decoded here
 (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
 translated into ours.
 """
@@ -32,7 +32,7 @@ from odps_nb.lifetime import Home, renew_after_fork
 
 A = TypeVar("A")
 R = TypeVar("R")
-_LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
+_LOOK = 1 << 18  # default bytes per read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class HttpRequest:
     """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
 
     ``read_timeout`` bounds each silence while a response is awaited or read, and its whole head;
-    ``send_timeout`` (by default the same) the time in which the peer takes nothing of the body;
+    ``send_timeout`` (default: the same) the time during which the peer accepts none of the body;
     ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
     the exchange. ``receive_buffer`` bounds the bytes that the kernel receives ahead.
     """
@@ -60,14 +60,14 @@ class HttpRequest:
 class HttpResponse:
     """A response whose body is still on the socket; close it, or read it to its end.
 
-    Leaving it early closes the connection; reading to the end gives it back to the pool.
+    Leaving it early closes the connection; reading to the end returns it to the pool.
     Only `abort` and `arriving` may be used from another thread.
     """
 
     def __init__(
         self, raw: Any, body: BodyResponse, request: HttpRequest, *, early: bool = False
     ) -> None:
-        self.early = early  # the server answered before it had the whole request
+        self.early = early  # the server responded before it had the whole request
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
         self.request_id: str | None = self.headers.get("x-odps-request-id")
@@ -75,7 +75,7 @@ class HttpResponse:
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
-        self._received = body.received  # when wire_bytes was counted
+        self._received = body.received  # when wire_bytes was last counted
         self._told = 0
         self._raw, self._body, self._request = raw, body, request
         self.closed: bool = False
@@ -91,14 +91,14 @@ class HttpResponse:
 
     @property
     def arriving(self) -> int:
-        """Bytes that came since the last `untold`, those of a read in progress included.
+        """Bytes received since the last `untold`, including those of a read in progress.
 
-        Excludes bytes still in the buffer of the socket's file, 256 KiB at most.
+        Excludes bytes still in the buffer of the socket's file, at most 256 KiB.
         """
         return max(0, self.wire_bytes - self._told + self._body.received - self._received)
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, unless the body ends first; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the body; return the number of bytes."""
         if not self._readable():
             return 0
         return self._account(self._guarded(self._body.fill, memoryview(buffer)))
@@ -126,11 +126,11 @@ class HttpResponse:
             yield data
 
     def end_in_time(self) -> None:
-        """Bound the rest of the body by the request's ``document_timeout``, beginning now."""
+        """Bound the rest of the body by the request's ``document_timeout``, starting now."""
         self._body.end_within(self._request.document_timeout)
 
     def receive_freely(self) -> None:
-        """Lift the bound of the request's ``receive_buffer``: all of the body is wanted."""
+        """Remove the bound of the request's ``receive_buffer``: all of the body is wanted."""
         if self._request.receive_buffer is not None and not self.closed:
             self._request.abort.receive_freely()
 
@@ -139,10 +139,10 @@ class HttpResponse:
         self._request.abort.stop()
 
     def close(self) -> None:
-        """Free the connection, which is dropped if the body was not read to its end. Idempotent."""
+        """Release the connection; close it if the body was not read to its end. Idempotent."""
         self.closed = True
         if not self._home.is_here:
-            return  # the parent reads it; what this process has of it goes with this object
+            return  # the parent reads it; this process only drops its copy
         self._request.abort.detach()
         if not self._body.isclosed():
             self._raw.close()
@@ -177,13 +177,13 @@ class HttpResponse:
         return count
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
-        """Read; foreign errors become ours, and any error closes the response."""
+        """Read; translate foreign errors, and close the response on any error."""
         try:
             return read(argument)
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # an interrupt: no more will be read
+            self.close()  # an interrupt: nothing more will be read
             raise
 
     def _fail(self, error: Exception) -> Exception:
@@ -210,7 +210,7 @@ class Transport(Protocol):
 class RequestsTransport:
     """`Transport` over requests: keep-alive pool, TLS and proxies from the environment.
 
-    ``pool_size`` idle connections are kept per host; more are made when needed.
+    Up to ``pool_size`` idle connections are kept per host; more are opened when needed.
     """
 
     def __init__(self, *, pool_size: int = 32) -> None:
@@ -228,7 +228,7 @@ class RequestsTransport:
         self._begin()
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and return the response once its headers have arrived; 3xx is an error."""
+        """Send and return the response once its headers have arrived; raise for 3xx."""
         if self._closed:
             raise StateError("the transport is closed")
         exchange = Exchange(
@@ -255,7 +255,7 @@ class RequestsTransport:
                 raise exchange.source_error from None
             ours = translate(error, request.url, abort=request.abort, sent=exchange.sent)
             if isinstance(ours, RequestTimeoutError):
-                # A laptop that slept, or a firewall, may have silenced all idle connections.
+                # The idle connections may be dead, after a laptop's sleep or a firewall's time-out.
                 self._adapter.close_idle()
             raise ours from error
         if exchange.body is None:
@@ -284,7 +284,7 @@ class RequestsTransport:
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    # An OSError of the caller's file must not look like one of the connection.
+    # An OSError of the caller's file must not look like a connection error.
     try:
         for piece in body:
             if piece:
@@ -295,15 +295,15 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
 
 
 def _is_reassigned(headers: Mapping[str, str]) -> bool:
-    """Whether a 308 asks to send the request again to the same address.
+    """Return whether a 308 asks to send the request again to the same address.
 
-    The tunnel names the new server in a header of its own; a redirect has nothing but a Location.
+    The tunnel names the new server in a separate header; a redirect has only a Location.
     """
     return "odps-tunnel-routed-server" in headers or "location" not in headers
 
 
 def _from_the_server(response: HttpResponse) -> HttpResponse:
-    """Return the server's response; raise for 3xx, and for a proxy's demand to log in."""
+    """Return the server's response; raise for 3xx, and if a proxy requires a login."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
@@ -317,7 +317,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
         )
     if response.status == 407:
         raise ConnectError(
-            "the proxy asks for a user and a password",
+            "the proxy requires a user and a password",
             url=response.url,
             request_sent=False,
             hint=CHECK_PROXY,

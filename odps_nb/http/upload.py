@@ -1,4 +1,4 @@
-"""A request body that is written piece by piece into a bounded pipe, which a thread sends."""
+"""A request body that is written piece by piece into a bounded pipe and sent by a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-_WAIT = 0.1  # seconds; what Ctrl-C may take
+_WAIT = 0.1  # seconds; the maximum delay of Ctrl-C
 _PIECE = 1 << 18  # bytes of one chunk on the wire
 _PENDING = 1 << 22  # bytes that may wait in the pipe
 
@@ -20,12 +20,12 @@ _PENDING = 1 << 22  # bytes that may wait in the pipe
 class _Pipe:
     """A bounded queue of chunks from the writer to the sending thread; either side may end it.
 
-    A waiting writer is woken when half of the pipe is empty: woken for each chunk, it would take
-    the processor from a peer on the same machine.
+    A waiting writer is woken when half of the pipe is empty: waking it for each chunk would take
+    processor time from a peer on the same machine.
     """
 
     def __init__(self, limit: int) -> None:
-        self.abort: Abort | None = None  # of the request that empties the pipe
+        self.abort: Abort | None = None  # of the request that reads the pipe
         self._changed = threading.Condition()
         self._chunks: deque[bytes] = deque()
         self._limit = limit
@@ -34,7 +34,7 @@ class _Pipe:
         self._deserted = False
 
     def put(self, chunk: bytes) -> bool:
-        """Wait for room and add; ``False`` once the reader has left."""
+        """Wait for room and add a chunk; return ``False`` once the reader has left."""
         with self._changed:
             if self._size >= self._limit:
                 while self._size > self._limit // 2 and not self._deserted:
@@ -54,7 +54,7 @@ class _Pipe:
             self._changed.notify_all()
 
     def desert(self) -> None:
-        """Leave, from either side; the chunks inside are dropped."""
+        """Leave, from either side, and drop the remaining chunks."""
         with self._changed:
             self._deserted = True
             self._chunks.clear()
@@ -95,8 +95,8 @@ class Upload:
     """A request whose body is being written; `finish` returns the response.
 
     Leaving it without `finish` aborts, and the server sees a truncated body. Use it from one
-    thread; `abort` may come from any. ``pending`` bytes may wait for the peer; `write` blocks
-    beyond that. ``reject`` turns an early response into the error that the writer gets.
+    thread; `abort` may come from any. Up to ``pending`` bytes wait for the peer; then `write`
+    blocks. ``reject`` turns an early response into the error that the writer gets.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # An interrupt may come while the thread begins; it must not wait for a body then.
+            # An interrupt may arrive while the thread starts; it must not wait for a body then.
             self._pipe.desert()
             self._request.abort.stop()
             raise
@@ -136,7 +136,7 @@ class Upload:
         self._raise_if_over()
         if type(data) is bytes and _PIECE // 2 <= len(data) <= _PIECE:
             self._flush()
-            self._put(data)  # as it is: copies are what a large file would wait for
+            self._put(data)  # uncopied: copies would slow down a large file
             return len(data)
         view = memoryview(data).cast("B")
         at = 0
@@ -152,7 +152,7 @@ class Upload:
         return len(view)
 
     def finish(self) -> HttpResponse:
-        """End the body and return the response; the same one if called again."""
+        """End the body and return the response; later calls return the same one."""
         self._home.require("this upload")
         if self._aborted:
             raise StateError("the upload was aborted")
@@ -172,7 +172,7 @@ class Upload:
         return self._response
 
     def abort(self) -> None:
-        """Cut the body, close the connection, end the thread. Idempotent."""
+        """Truncate the body, close the connection and end the thread. Idempotent."""
         self._aborted = self._aborted or not self._finished
         if not self._home.is_here:
             return

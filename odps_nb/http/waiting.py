@@ -1,7 +1,7 @@
 """Waits for sockets in short slices, so that Ctrl-C and `Abort` are always noticed.
 
-A signal that comes just before a thread sleeps in the kernel does not wake it, and on some systems
-no signal does. Also stops an exchange, and bounds how much the kernel receives ahead.
+A signal that arrives just before a thread sleeps in the kernel does not wake it, and on some
+systems no signal does. Also stops an exchange, and bounds how much the kernel receives ahead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLO
 
 
 class SilentError(TimeoutError):
-    """The peer neither sent nor took a byte for ``seconds``."""
+    """The peer neither sent nor accepted a byte for ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"silent for {seconds:g} s")
@@ -51,7 +51,7 @@ def wait_until_ready(
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect, or raise `OSError`; later operations on the socket have the same ``timeout``."""
+    """Connect, or raise `OSError`; ``timeout`` also applies to later operations on the socket."""
     sock.settimeout(0.0)
     code = sock.connect_ex(address)
     if code in _UNDER_WAY:
@@ -65,19 +65,19 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """A raw reader of a socket; waits up to the socket's timeout, in slices.
 
-    ``deadline``, in seconds of ``time.monotonic``, bounds all reads together. ``hold`` is a file of
-    the socket: it keeps the descriptor open when http.client lets go of the socket before the body
-    ends, and is closed with the reader.
+    ``deadline``, a time of ``time.monotonic``, bounds all reads together. ``hold`` is a file of the
+    socket: it keeps the descriptor open if http.client releases the socket before the body ends,
+    and is closed with the reader.
     """
 
     deadline: float | None = None
-    _hold: IO[bytes] | None = None  # an interrupt of `__init__` must leave what can be closed
+    _hold: IO[bytes] | None = None  # for `close` after an interrupted `__init__`
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"", *, hold: IO[bytes]) -> None:
         super().__init__()
         self._hold = hold
         self._sock = sock
-        self._ahead = ahead  # was received already
+        self._ahead = ahead  # already received
         self.received: int = 0
         self._timeout = sock.gettimeout()
         sock.settimeout(SLICE if self._timeout is None else min(SLICE, self._timeout))
@@ -131,25 +131,25 @@ class SlicedReader(io.RawIOBase):
 
 
 def bound_receiving(sock: socket.socket, size: int) -> None:
-    """Let the kernel hold about ``size`` bytes (Linux: twice that, its own records included).
+    """Limit the kernel's receive buffer to about ``size`` bytes (Linux: twice that, with overhead).
 
-    Call it when connected and before the request: earlier, the connection could never receive
-    faster again; later, the peer may have been promised more.
+    Call it after connecting and before the request: earlier, the connection could never receive
+    faster again; later, the peer may already be allowed to send more.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
 
 def receives_more(sock: socket.socket, size: int) -> bool:
-    """Whether the kernel may hold more than `bound_receiving` would let it."""
+    """Return whether the kernel may hold more than the limit of `bound_receiving`."""
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 2 * size
 
 
 def unbound_receiving(sock: socket.socket) -> None:
-    """Let the receive buffer grow again, where the system can do that.
+    """Let the receive buffer grow again, if the system supports that.
 
-    Under the bound, a connection with a latency of 40 ms receives a few megabytes a second.
+    Under the limit, a connection with a latency of 40 ms receives a few megabytes a second.
     """
-    with contextlib.suppress(OSError):  # an older Linux, or the peer has gone
+    with contextlib.suppress(OSError):  # an older Linux, or a closed connection
         if _SO_BUF_LOCK is not None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
@@ -169,17 +169,17 @@ class Abort:
         self._lock = threading.Lock()
         self._twin: socket.socket | None = None
         self.stopped: bool = False
-        """Whether `stop` was called; errors after that are caused by it."""
+        """Whether `stop` was called; later errors are due to it."""
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Forget the parent's socket: shutting it down would end the parent's exchange."""
+        """Drop the parent's socket: shutting it down would end the parent's exchange."""
         self._lock = threading.Lock()
         self.detach()
 
     def attach(self, sock: socket.socket) -> None:
         """Register the socket for `stop`; shut it down at once if `stop` came first."""
-        # A shutdown asks for no family; what speaks TLS inside of TLS could not tell it.
+        # A shutdown needs no address family, which TLS inside TLS cannot report.
         twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
             self._twin, old = twin, self._twin
@@ -189,20 +189,20 @@ class Abort:
             old.close()
 
     def detach(self) -> None:
-        """Forget the socket: it goes back to a pool, or is closed. Idempotent."""
+        """Release the socket: it returns to a pool, or is closed. Idempotent."""
         with self._lock:
             twin, self._twin = self._twin, None
         if twin is not None:
             twin.close()
 
     def receive_freely(self) -> None:
-        """Let the kernel receive ahead on the socket as much as it likes."""
+        """Remove the limit on what the kernel receives ahead on the socket."""
         with self._lock:
             if self._twin is not None:
                 unbound_receiving(self._twin)
 
     def stop(self) -> None:
-        """Shut the socket down and remember it. Safe from any thread, idempotent."""
+        """Shut down the socket, or one attached later. Thread-safe and idempotent."""
         with self._lock:
             self.stopped = True
             if self._twin is not None:
@@ -210,6 +210,6 @@ class Abort:
 
 
 def _shut(sock: socket.socket) -> None:
-    # Not connected any more is what we want, however it came about.
+    # A socket that is already disconnected is fine.
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

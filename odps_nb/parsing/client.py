@@ -1,6 +1,6 @@
-"""Has bytes of unknown origin parsed in the parser process; the kernel gets plain texts only.
+"""Parses bytes of unknown origin in the parser process; the kernel gets only plain texts.
 
-Answers are not trusted either: their types are checked here, and drawings escape them.
+Answers are not trusted either: their types are checked here, and renderers escape them.
 See ``docs/decisions/previews.md``.
 """
 
@@ -23,13 +23,13 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-# a job may also wait, for a disk or for a processor that others use
+# a job may also wait for a disk or a busy processor
 _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
-"""Seconds after which an idle parser process ends: it holds some 60 MiB."""
-# This very package, the folders of the interpreter, then those of the kernel: a file in a folder in
-# which a user works, such as a saved blob, replaces no library.
+"""Idle seconds after which the parser process ends; it holds about 60 MiB."""
+# This package, then the folders of the interpreter, then those of the kernel: a file in the user's
+# working folder, such as a saved blob, must not replace a library.
 _BOOT: Final = """
 import sys
 from importlib.machinery import PathFinder
@@ -42,9 +42,9 @@ spec.loader.exec_module(package)
 from odps_nb.parsing.process import main
 main()
 """
-# what programs need to find their libraries; the rest of the environment may hold keys
+# programs need these to find their libraries; the rest of the environment may hold keys
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
-# one thread, and memory taken when it is needed: pools that reserve it run into the limit
+# one thread, and no memory pools, whose reservations could exceed the limit
 _SET: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "OMP_NUM_THREADS": "1",
@@ -67,7 +67,7 @@ class ParserStoppedError(UnshowableError):
 class Parsed:
     """The answer of a parser: texts and numbers by name, and data.
 
-    Not trusted: each method checks the type, and drawings escape the texts.
+    Not trusted: each method checks the type, and renderers escape the texts.
     """
 
     found: dict[str, Any]
@@ -101,10 +101,10 @@ def _checked(value: object, wanted: type[_T]) -> _T:
 
 
 class Parser:
-    """Client of a parser process, which is started when needed, and again after a crash.
+    """Client of a parser process, which is started when needed and restarted after a crash.
 
-    One job at a time; thread-safe. A forked kernel starts a process of its own. After
-    ``idle_seconds`` without a job the process ends.
+    Runs one job at a time; thread-safe. A forked kernel starts its own process. The process ends
+    after ``idle_seconds`` without a job.
     """
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -120,14 +120,14 @@ class Parser:
     def parse(
         self, parser: str, data: bytes, options: dict[str, Any], limits: Limits | None = None
     ) -> Parsed:
-        """Parse ``data`` with a preview's parser of this name, or with ``"conversion"``.
+        """Parse ``data`` with the preview parser of this name, or with ``"conversion"``.
 
         Raises `UnshowableError` with the reason, `ParserStoppedError` if the parser was stopped,
-        `MissingDependencyError`, and `ConversionError` or `LimitExceededError` as the parser does.
+        `MissingDependencyError`, and a `ConversionError` or `LimitExceededError` of the parser.
         """
         limits = limits or Limits()
         with self._lock:
-            # a gallery of blobs that run over time must come to an end: each gets less of it
+            # a gallery of blobs that time out must finish: each next one gets less time
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}
@@ -154,9 +154,9 @@ class Parser:
             self._end()
 
     def forget(self) -> None:
-        """Forget the process of the parent, after a fork."""
+        """Drop the process of the parent, after a fork."""
         process, self._process, self._lock = self._process, None, threading.Lock()
-        self._resting.timer = None  # its thread is not here
+        self._resting.timer = None  # its thread is not in this process
         if process is not None:
             process.forget()
 
@@ -165,7 +165,7 @@ class Parser:
     def _ask(
         self, job: dict[str, Any], data: bytes, limits: Limits
     ) -> tuple[dict[str, Any], bytes]:
-        if self._asking:  # an interrupt left a question without its answer
+        if self._asking:  # an interrupt left a request without its answer
             self._end()
         limit = limits.seconds * _PATIENCE + (0 if self._process else _START)
         process = self._running()
@@ -227,7 +227,7 @@ def _stop(timer: threading.Timer) -> None:
 
 
 def _refusal(found: dict[str, Any]) -> OdpsNbError:
-    """Return the error that a parser raised; its class is one of two."""
+    """Return the error that a parser raised; only two classes are possible."""
     made = _REFUSALS.get(str(found["refused"]))
     facts = _checked(found.get("facts"), dict)
     if made is None or facts.keys() - set(made.fact_names):
@@ -236,7 +236,7 @@ def _refusal(found: dict[str, Any]) -> OdpsNbError:
 
 
 def at_exit(parser: Parser) -> Parser:
-    """Return ``parser``, which is closed at exit, and forgotten in a forked process."""
+    """Register ``parser`` to be closed at exit and dropped in a forked process; return it."""
     atexit.register(parser.close)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=parser.forget)

@@ -1,7 +1,7 @@
-"""Which encoding a text has: stated by its first bytes, UTF-8, or guessed by a library.
+"""Detects the encoding of a text: stated by its first bytes, UTF-8, or guessed by a library.
 
-``charset-normalizer`` looks at a bounded sample. Where it finds several equally likely, as it does
-for a short text, the first of `_COMMON` is taken; MaxCompute's users write GBK.
+``charset-normalizer`` inspects a bounded sample. If it finds several equally likely encodings, as
+for a short text, the first of `_COMMON` is used; MaxCompute users write GBK.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 SAMPLE: Final = 64 * 1024
-"""Bytes that are looked at."""
+"""Maximum bytes to inspect."""
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-"""Characters that no text has."""
+"""Characters that do not occur in text."""
 _UNASSIGNED: Final = re.compile("[\x80-\x9f\ue000-\uf8ff\ufffe\uffff]")
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -35,16 +35,16 @@ _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
 }  # fmt: skip
-"""Supersets that files have where the narrower encoding is stated."""
+"""Supersets that files really use where the narrower encoding is stated."""
 _HIVE_LINES: Final = 20
-_VARIETY: Final = 3  # different bytes that a text has at least
+_VARIETY: Final = 3  # minimum number of distinct bytes in a text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII, and the common characters of GB 2312: its level 1, and punctuation."""
 
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
-"""Of these, one whose bytes no word of Korean has."""
+"""The same with a character whose bytes occur in no Korean word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of a text or of its beginning; ``None`` if the bytes are no text.
+    """Return the encoding of a text or of its beginning; ``None`` if the bytes are not text.
 
-    Unless ``whole``, the last character may be cut. With ``guess``, an encoding is guessed where
-    none is stated and it is not UTF-8.
+    Unless ``whole``, the last character may be truncated. With ``guess``, an encoding is guessed
+    if none is stated and the text is not UTF-8.
     """
     sample = data[:SAMPLE]
     complete = whole and len(sample) == len(data)
@@ -74,7 +74,7 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
-    """Return text; unless ``whole``, a character that was cut at the end is dropped."""
+    """Decode text; unless ``whole``, drop a character that is truncated at the end."""
     return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
 
 
@@ -89,7 +89,7 @@ def _known(name: str) -> str | None:
     try:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
-        # pages state x-sjis, x-gbk and x-x-big5 as well (WHATWG, Encoding, "labels")
+        # web pages also state x-sjis, x-gbk and x-x-big5 (WHATWG, Encoding, "labels")
         short = re.sub("(?i)^x-", "", name)
         return _known(short) if short != name else None
     if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
@@ -108,7 +108,7 @@ def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
 
 
 def _is_hive(text: str) -> bool:
-    """Whether every line has the same number of ``\\x01``, which separate fields in Hive."""
+    """Whether every line has the same number of ``\\x01``, Hive's field separator."""
     lines = text.split("\n")
     whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
     return len({line.count("\x01") for line in whole}) == 1
@@ -117,7 +117,7 @@ def _is_hive(text: str) -> bool:
 def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     from charset_normalizer import from_bytes
 
-    if not whole:  # a character that is cut at the end would speak against its own encoding
+    if not whole:  # a truncated character would count against its encoding
         sample = sample[: sample.rfind(b"\n") + 1] or sample
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
         is_text = _is_text(sample, "gb18030", whole=whole)
@@ -126,7 +126,7 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     if not matches or len(set(sample)) < _VARIETY:
         return None
     best = matches[0]
-    if not _ADJACENT.search(sample):  # letters with accents: Western where that is as likely
+    if not _ADJACENT.search(sample):  # accented letters: prefer Western if equally likely
         western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
         if western and western[0].coherence >= best.coherence:
             return Encoding(name="cp1252", guessed=True)

@@ -1,6 +1,6 @@
 """The parser process: parses bytes of unknown origin, so that the kernel does not.
 
-Parsers in native code may crash or never end on malicious bytes; here, that costs one job.
+Parsers in native code may crash or hang on malicious bytes; here, only one job is lost.
 
 ::
 
@@ -8,9 +8,9 @@ Parsers in native code may crash or never end on malicious bytes; here, that cos
     JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
                        {"refused": class, …}  {"stopped": why}
 
-Each job runs in a fork of this process, which has parsers loaded and nothing else, so that no job
-can change another one. Where a system cannot fork, the job runs here, and the client starts a new
-process after a crash. The end of stdin is the end of the process.
+Each job runs in a fork of this process, which has loaded the parsers and nothing else, so that no
+job can affect another. On systems without fork, the job runs here, and the client starts a new
+process after a crash. The process ends when stdin is closed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from odps_nb.errors import ConversionError, LimitExceededError, MissingDependenc
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-#: Entry points of parsers that other packages have: modules with `parse`.
+#: Entry points of parsers in other packages: modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
-# libraries of the extra ``notebook``; others are of ``previews``
+# libraries of the extra ``notebook``; all others are in ``previews``
 _OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
 _CALLED: Final = {"PIL": "Pillow", "pygments": "Pygments", "python_calamine": "python-calamine"}
 _FORKS: Final = hasattr(os, "fork")
@@ -45,7 +45,7 @@ _FORKS: Final = hasattr(os, "fork")
 def main() -> None:
     """Answer jobs until stdin ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # what a library prints must not get among the answers
+    # output printed by a library must not mix with the answers
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     die_first()
     hide_pandas()
@@ -65,13 +65,13 @@ def main() -> None:
 
 
 def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
-    # loaded on this side of the fork, so that it is loaded once; what fails is told by the fork
+    # imported before the fork, so that it is loaded once; the fork reports a failure
     with contextlib.suppress(Exception):
         _parser(job["parser"])
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        # nothing of another job can be reached from this one
+        # no other job can be reached from this one
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.close(answers)
         os.close(reading)
@@ -104,7 +104,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # what a caller of a conversion catches: its class, its words and its attributes
+        # the caller of a conversion gets the class, the message and the attributes
         facts = {name: getattr(error, name) for name in error.fact_names}
         return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
     except ModuleNotFoundError as error:
@@ -117,8 +117,8 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return pack({"unshowable": str(error)})
     except MemoryError:
         return pack({"stopped": "too much memory"})
-    except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours, and
-        # these raise what they like; the reason is shown on the tile
+    except Exception as error:  # noqa: BLE001 - third-party decoders may raise anything for
+        # malicious bytes; the reason is shown on the tile
         return pack({"unshowable": refusal_of(error)})
 
 
@@ -129,7 +129,7 @@ def _parser(name: str) -> ModuleType:
     ours = importlib.import_module(_PREVIEWS)
     if name in {module.name for module in pkgutil.iter_modules(ours.__path__)}:
         return importlib.import_module(f"{_PREVIEWS}.{name}")
-    # only what is installed may name code that runs here
+    # only installed packages may name code that runs here
     for entry in entry_points(group=GROUP, name=name):
         module: ModuleType = entry.load()
         return module
@@ -162,15 +162,15 @@ def _limit(limits: Limits) -> None:
     try:
         import resource
     except ImportError:
-        return  # Windows: the other side ends what takes too long
+        return  # Windows: the client stops jobs that take too long
     seconds, memory = limits.seconds, limits.memory + _mapped()
     for what, bound in (
-        ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that tells why, then the end
+        ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that names the reason, then a kill
         ("RLIMIT_AS", (memory, memory)),
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_CORE", (0, 0)),
     ):
-        # macOS knows RLIMIT_AS and refuses to set it; a lower limit of the system stays
+        # macOS refuses to set RLIMIT_AS; a lower limit of the system stays
         with contextlib.suppress(AttributeError, ValueError, OSError):
             resource.setrlimit(getattr(resource, what), bound)
 

@@ -1,7 +1,7 @@
-"""States in plain words why a library refused bytes.
+"""Describes in plain words why a library refused bytes.
 
-The words of a library are kept where they are plain. An address, the number of an error of the
-system, or a Python object's repr never gets into them.
+The message of a library is kept if it is plain. Addresses, error numbers of the system and the repr
+of Python objects are removed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 import struct
 from typing import Final
 
-#: What a refusal begins with where the decoder proved it.
+#: Prefix of a refusal if the decoder proved the damage.
 DAMAGED: Final = "cut or damaged"
 
 _LONGEST: Final = 200
 _FORM: Final = "it has a form that the decoder does not know"
 _RANGE: Final = "a number in it is out of range"
-_NUMERAL: Final = "a number in it is not written as one"
-# by the name of the class: this module loads none of the libraries
+_NUMERAL: Final = "a number in it is malformed"
+# by class name, so that this module imports none of the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
@@ -28,7 +28,7 @@ _OURS: Final = {
     "RecursionError": "it is nested too deeply",
     "UnidentifiedImageError": "it has a form that Pillow does not know",
 }
-# by what a library says
+# by the message of the library
 _SAID: Final = (
     (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
     # of PDFium, and of zipfile
@@ -41,7 +41,7 @@ _SAID: Final = (
     (re.compile(r"Cannot detect file format"), _FORM),
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
-    # of a file that begins as a ZIP file: the directory at its end is missing
+    # of a truncated ZIP file: the directory at its end is missing
     (re.compile(r"File is not a zip file"), "its bytes end early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
 )
@@ -79,7 +79,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``cut or damaged: …`` where the decoder proved it, else ``not decoded here: …``."""
+    """Return ``cut or damaged: …`` if the decoder proved it, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 
 class UnshowableError(ValueError):
-    """The bytes cannot be shown as what they are; the message is one line for the user."""
+    """The bytes cannot be shown as their type; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one job; the defaults are those of a preview."""
+    """Limits of one job; the defaults are those of a preview."""
 
-    seconds: int = 10  #: Of processor time.
-    memory: int = 2 << 30  #: Bytes beyond what the process has with its parsers loaded.
-    answer: int = 8 << 20  #: Bytes of the answer.
+    seconds: int = 10  #: Processor time in seconds.
+    memory: int = 2 << 30  #: Bytes beyond those of the process with its parsers loaded.
+    answer: int = 8 << 20  #: Maximum bytes of the answer.

@@ -1,4 +1,4 @@
-"""The stream classes of the SDK, with verified reads and typed errors.
+"""The stream classes of the vendor's SDK, with verified reads and typed errors.
 
 Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
 ``get_request_id``); failures are always typed errors, never ``None`` or ``False``.
@@ -12,7 +12,7 @@ managers; ``close`` is idempotent, and use after it raises `odps_nb.errors.State
 `BlobStreamReader`            the same, streamed
 `CrcStrippingStream`          the payload of CRC32C blocks, verified
 `StreamWriter`                the body of a table write
-`ArrowWriter`                 record batches into it
+`ArrowWriter`                 record batches in that body
 `BlobStreamWriter`            the body of one blob's upload
 ============================  ====================================================
 """

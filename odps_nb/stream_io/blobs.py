@@ -21,7 +21,7 @@ from odps_nb.wire.frames import (
 )
 
 _SKIP = 256 << 10
-_SMALL = 128 << 10  # a cut frame is worth completing in the window when less than this is there
+_SMALL = 128 << 10  # a truncated frame is completed in the window if less than this is there
 _RAW_START = BlobStart(0, None, None, None, {})
 _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 
@@ -29,13 +29,13 @@ _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 class _Blobs:
     """The blobs of a payload stream, one at a time.
 
-    `FrameDecoder` says how many bytes it wants and is fed these; the data of blobs goes past it.
-    ``length`` and ``left`` of the current blob are ``None`` while unknown, as of a raw one.
+    `FrameDecoder` states how many bytes it needs and is fed only these; blob data bypasses it.
+    ``length`` and ``left`` of the current blob are ``None`` while unknown, as for a raw blob.
     """
 
     def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
         if count < 0:
-            raise ValueError(f"expected_count is {count}; references are at least 0")
+            raise ValueError(f"expected_count is {count}; it must be at least 0")
         self._max_blob: int = limits.pop("max_blob")
         self.stream = open_payload(body, coding, **limits)
         self.count, self.is_raw = count, count == 1
@@ -47,14 +47,14 @@ class _Blobs:
         self.end = _NO_END
 
     def open_next(self) -> bool:
-        """Go to the next blob; the current one must be at its end. ``False`` after the last."""
+        """Advance to the next blob, from the end of the current one; ``False`` after the last."""
         self.index += 1
         self.end = _NO_END
         if self.is_raw:
             self.length = self.left = None if self.index == 0 else 0
             return self.index == 0
         if self.index == self.count:
-            self._feed(1)  # refused, if there is one
+            self._feed(1)  # raises if there is another byte
             return False
         self._feed_to(BlobStart)
         self.length = self.left = self.start.length
@@ -63,16 +63,16 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob, fewer only at its end; the rest when negative."""
+        """Return ``size`` bytes of the blob, fewer only at its end; all that remain if negative."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
-            self._account(data, wanted)  # kept until the footer: no copy, for these are bytes
+            self._account(data, wanted)  # kept until the footer is checked, uncopied
             return data
         return read_into_new(self.take_into, wanted)
 
     def take_into(self, target: memoryview) -> int:
-        """Fill ``target`` with the blob, unless it ends; return the number of bytes."""
+        """Fill ``target``, or stop at the end of the blob; return the number of bytes."""
         target = target[: self.left]
         count = self.stream.readinto(target) if target else 0
         self._account(target[:count], len(target))
@@ -97,7 +97,7 @@ class _Blobs:
             pass
 
     def _feed(self, size: int) -> type | None:
-        """Feed the next bytes; return the kind of the last event that they give."""
+        """Feed the next bytes; return the type of the last event that they produce."""
         data = self.stream.read(size)
         events = self.frames.feed(data)
         if len(data) < size:
@@ -116,27 +116,27 @@ class BlobDataIterator(Iterator[BlobRecord]):
     Parameters
     ----------
     raw_stream
-        The body as it came, CRC blocks and coding included: anything with ``read(n)``.
+        The body as received, including CRC blocks and coding: any object with ``read(n)``.
         Closed by `close` and by leaving a ``with`` block.
     expected_count
-        Number of references asked for: one is a raw payload, none or several are that many
-        frames (``docs/protocol.md`` section 6.4). Nothing is guessed from content.
+        Number of requested references: one means a raw payload, any other number means that many
+        frames (``docs/protocol.md`` section 6.4). Nothing is inferred from the content.
     content_encoding
-        Value of the ``Content-Encoding`` header; ``None`` takes it from the stream's own
-        headers, if it has any.
+        Value of the ``Content-Encoding`` header. ``None``: taken from the headers of the stream,
+        if it has any.
     max_output
-        Bytes that the coding may decode to; ``None`` for no limit.
+        Maximum bytes that the coding may decode to; ``None`` for no limit.
     max_blob
-        Bytes of one blob that are accepted.
+        Maximum bytes of one blob.
 
     Raises
     ------
     ChecksumError
-        Of the next record: a block or a footer does not match.
+        Raised for the next record: a block or a footer does not match.
     TruncatedError
         The body ends inside a frame, or with fewer frames than references.
     FramingError
-        A header, length or footer makes no sense, or bytes follow the last frame.
+        A header, length or footer is invalid, or bytes follow the last frame.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
         self._source = _Blobs(
             raw_stream, expected_count, content_encoding, max_output=max_output, max_blob=max_blob
         )
-        self._ready: list[BlobRecord] = []  # last first
+        self._ready: list[BlobRecord] = []  # in reverse order
         self._pop = self._ready.pop
         self._left = expected_count
         self._state = ""
@@ -206,7 +206,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             return None
         stream, records = self._source.stream, self._scan_window()
         if not records and stream.ready < _SMALL and stream.widen():
-            records = self._scan_window()  # a frame that the window had cut is whole now
+            records = self._scan_window()  # the truncated frame is complete now
         if not records:
             return None
         self._left -= len(records)
@@ -257,21 +257,21 @@ class BlobDataIterator(Iterator[BlobRecord]):
 
 
 class BlobStreamReader(io.BufferedIOBase):
-    """The blobs of a body as a file-like object: `read` the current one, `next` goes on.
+    """The blobs of a body as a file-like object: `read` reads the current one, `next` advances.
 
-    Holds a window of payload, and up to 8 MiB of a blob until its footer is checked: with the
-    read that gives a blob's last byte. An MD5 footer of a larger blob can be checked only when
-    an earlier footer of the body was one too; `checksum_verified` says whether it was.
+    Holds a window of payload, and up to 8 MiB of a blob until its footer is checked by the read
+    that returns its last byte. The MD5 footer of a larger blob can be checked only if an earlier
+    footer of the body was an MD5, too; `checksum_verified` tells whether it was checked.
 
     Parameters
     ----------
     iterator
-        A `BlobDataIterator` not used yet; its raw stream is closed by `close`.
+        An unused `BlobDataIterator`; `close` closes its raw stream.
 
     Raises
     ------
     ProtocolError
-        Any read may, as `BlobDataIterator` does.
+        Raised by any read, as by `BlobDataIterator`.
 
     Examples
     --------
@@ -293,12 +293,12 @@ class BlobStreamReader(io.BufferedIOBase):
 
     @property
     def mime_type(self) -> str | None:
-        """Content type of the current blob, where its frame says so."""
+        """Content type of the current blob, if its frame states one."""
         return self._current().start.content_type
 
     @property
     def custom_file_name(self) -> str | None:
-        """File name of the current blob, where its frame says so."""
+        """File name of the current blob, if its frame states one."""
         return self._current().start.custom_file_name
 
     @property
@@ -308,7 +308,7 @@ class BlobStreamReader(io.BufferedIOBase):
 
     @property
     def checksum_kind(self) -> ChecksumKind:
-        """Which checksum the footer of the current blob has; known at its end."""
+        """Kind of checksum in the footer of the current blob; known at its end."""
         return self._current().end.checksum_kind
 
     @property
@@ -317,19 +317,19 @@ class BlobStreamReader(io.BufferedIOBase):
         return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes of the current blob, fewer only at its end; or the rest."""
+        """Return ``size`` bytes of the current blob, fewer only at its end; or all that remain."""
         source = self._current()
         data: bytes = self._guarded(source.take, -1 if size is None else size)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer`` from the current blob unless it ends; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the current blob; return the number of bytes."""
         source = self._current()
         count: int = self._guarded(source.take_into, memoryview(buffer).cast("B"))
         return count
 
     def next(self) -> BlobStreamReader | None:
-        """Skip the rest of the current blob and go to the next; ``None`` after the last."""
+        """Skip the rest of the current blob and advance to the next; ``None`` after the last."""
         source = self._current()
         if self._state == "ended":
             return None

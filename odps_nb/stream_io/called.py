@@ -1,7 +1,7 @@
-"""Uploads by a function of the user, which gets the body as an argument.
+"""Uploads with a function of the user that takes the body as an argument.
 
-``lambda body: requests.post(url, data=body)`` needs a body to read from, but a writer is given it
-piece by piece. The function runs in a thread and reads from a pipe what the writer writes.
+``lambda body: requests.post(url, data=body)`` reads a body, but a writer receives it piece by
+piece. The function runs in a thread and reads from a pipe what the writer writes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from odps_nb.wire.calls.errors import decode_error
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a function that begins an upload; one that takes the body is run in a thread."""
+    """Return a function that begins an upload; a function of the body runs in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:
         return lambda: CalledUpload(function)
-    except ValueError:  # has no signature
+    except ValueError:  # it has no signature
         return function
     return function
 
@@ -61,7 +61,7 @@ class _Calls:
         self._is_whole = True
 
     def close(self) -> None:
-        """Nothing here is open."""
+        """Do nothing."""
 
 
 def _refuse_early(response: Any) -> Exception:
@@ -81,8 +81,8 @@ def _refuse_early(response: Any) -> Exception:
 class CalledUpload(Upload):
     """An upload by ``function(body)``; `finish` returns its return value.
 
-    An error of the function is raised by `write` or `finish`. After `abort` reading the body raises
-    inside of the function; `abort` does not wait for it to end.
+    An error of the function is raised by `write` or `finish`. After `abort`, reading the body
+    raises inside the function; `abort` does not wait for the function to return.
     """
 
     def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
@@ -98,7 +98,7 @@ class CalledUpload(Upload):
         return response.answer
 
     def abort(self) -> None:
-        """Break off the body. Idempotent."""
+        """Abort the body. Idempotent."""
         if self._home.is_here:
             self._aborted = self._aborted or not self._finished
             self.end()

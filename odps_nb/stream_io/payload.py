@@ -1,7 +1,7 @@
-"""The payload of a blob body as a file: pulls from the raw stream, decodes with `odps_nb.wire`.
+"""The payload of a blob body as a file: reads the raw stream and decodes it with `odps_nb.wire`.
 
-Small reads come from a window of verified payload. Large reads go from a run of blocks straight
-into their target.
+Small reads are served from a window of verified payload. Large reads decode a run of blocks
+directly into their target.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odps_nb.wire.calls.core import find_header
 from odps_nb.wire.codings import coding_of
 from odps_nb.wire.layers import PayloadDecoder
 
-_DIRECT = 64 << 10  # smaller reads come from the window
+_DIRECT = 64 << 10  # smaller reads use the window
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks
-_TRUSTED_SIZE = 64 << 20  # up to this, memory is allocated at once; beyond, as the bytes arrive
+_TRUSTED_SIZE = 64 << 20  # allocated at once up to this size; beyond, as bytes arrive
 _STEP = 1 << 20
 
 
@@ -41,7 +41,7 @@ def _chunks_of(raw: Any) -> Callable[[int], memoryview | bytes]:
 
 
 def _in_memory(raw: io.BytesIO | bytes | bytearray | memoryview) -> Callable[[int], memoryview]:
-    # getvalue() shares the buffer instead of copying it, and does not lock it as getbuffer().
+    # getvalue() shares the buffer instead of copying it, and does not lock it, unlike getbuffer().
     source = raw if isinstance(raw, io.BytesIO) else None
     view = memoryview(raw.getvalue() if isinstance(raw, io.BytesIO) else raw).cast("B")
     at = source.tell() if source else 0
@@ -94,7 +94,7 @@ class _Filler(io.RawIOBase):
 
 
 def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
-    """Return up to ``size`` bytes that ``fill`` writes, 1 MiB at a time, until it gives none."""
+    """Return up to ``size`` bytes that ``fill`` writes, 1 MiB at a time, until it writes none."""
     if size <= _TRUSTED_SIZE:
         # A BufferedReader allocates bytes without zeroing them and fills them in place.
         return io.BufferedReader(_Filler(fill), 1).read(size)
@@ -108,10 +108,10 @@ def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
 class PayloadStream(io.BufferedIOBase):
     """File-like reads of a raw stream through a decoder; every byte returned was verified.
 
-    ``read(n)`` returns n bytes except at the end. After an error the stream refuses every call.
+    ``read(n)`` returns n bytes except at the end. After an error, every call raises.
     """
 
-    # Slots, because a read of a few kilobytes takes no longer than four attribute lookups.
+    # Slots, because a read of a few kilobytes takes about as long as four attribute lookups.
     __slots__ = (
         *("_at", "_base", "_blocks", "_decoder", "_ended", "_pieces", "_raw", "_run"),
         *("_size", "_state", "_take", "_view", "_window"),
@@ -127,11 +127,11 @@ class PayloadStream(io.BufferedIOBase):
         self._window, self._view = b"", memoryview(b"")
         self._size: int = 0  # of the window
         self._at: int = 0
-        self._base: int = 0  # payload bytes in front of the window
+        self._base: int = 0  # payload bytes before the window
         self._state = ""
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; all that is left when negative."""
+        """Return ``size`` bytes, fewer only at the end; all that remain if negative."""
         at = self._at
         stop = at + (-1 if size is None else size)
         if at < stop <= self._size:
@@ -150,7 +150,7 @@ class PayloadStream(io.BufferedIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
-        """Return what is ready, at most ``size`` bytes, reading the raw stream once at most."""
+        """Return the available bytes, at most ``size``, with at most one read of the raw stream."""
         self._check()
         if self._at == self._size:
             self._refill()
@@ -158,7 +158,7 @@ class PayloadStream(io.BufferedIOBase):
         return self.read(left if size < 0 else min(size, left))
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, less only at the end; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end; return the number of bytes."""
         self._check()
         target = memoryview(buffer).cast("B")
         done = 0
@@ -185,7 +185,7 @@ class PayloadStream(io.BufferedIOBase):
         return self._window[self._at : self._at + max(size, 0)]
 
     def tell(self) -> int:
-        """Return how many payload bytes were consumed."""
+        """Return the number of payload bytes consumed."""
         return self._base + self._at
 
     def readable(self) -> bool:
@@ -198,7 +198,7 @@ class PayloadStream(io.BufferedIOBase):
         return self._state == "closed"
 
     def close(self) -> None:
-        """Close the raw stream too. Idempotent."""
+        """Close the raw stream, too. Idempotent."""
         if not self.closed:
             self._state = "closed"
             self._set_window(b"")
@@ -213,13 +213,13 @@ class PayloadStream(io.BufferedIOBase):
         return bool(more)
 
     def take_window(self, scan: Callable[[bytes, int], tuple[list[Any], int]]) -> list[Any]:
-        """Return what ``scan`` finds in the window, from here on, and go where it ended."""
+        """Return what ``scan`` finds in the rest of the window, and advance to where it stopped."""
         found, self._at = scan(self._window, self._at)
         return found
 
     @property
     def ready(self) -> int:
-        """Bytes of the window that were not consumed."""
+        """Bytes of the window that are not consumed yet."""
         return self._size - self._at
 
     def _refill(self) -> bool:
@@ -262,7 +262,7 @@ class PayloadStream(io.BufferedIOBase):
                 self._pieces = self._decoder.pieces_eof()
             elif self._blocks is None:
                 self._pieces = self._decoder.pieces(chunk)
-            else:  # at once, so that `_fill` may feed it next
+            else:  # immediately, so that `_fill` may feed it next
                 self._pieces = iter((self._blocks.feed(chunk),))
 
     def _fill(self, target: memoryview) -> int:
@@ -281,20 +281,20 @@ class PayloadStream(io.BufferedIOBase):
 
 
 class CrcStrippingStream(PayloadStream):
-    """Payload of a stream of CRC32C blocks: verified, linear, at every read size.
+    """The verified payload of a stream of CRC32C blocks; linear time at every read size.
 
     Parameters
     ----------
     raw_stream
-        The body as it came, with ``read(n)``; ``bytes`` will do. Closed by `close`.
+        The body as received: ``bytes``, or an object with ``read(n)``. Closed by `close`.
 
     Raises
     ------
     ChecksumError
-        Any read may: a block does not match; ``block`` and ``offset`` say which.
+        Raised by any read: a block does not match; ``block`` and ``offset`` locate it.
     TruncatedError
-        The body ends inside a block. An end behind a whole block is for HTTP or the frames to
-        judge (``docs/protocol.md`` section 6.3).
+        The body ends inside a block. HTTP or the frames decide whether an end after a whole block
+        is valid (``docs/protocol.md`` section 6.3).
 
     Examples
     --------
@@ -317,7 +317,7 @@ def open_payload(
     *,
     max_output: int | None = None,
 ) -> PayloadStream:
-    """Return the payload of a blob body; without a coding given, that of the stream's headers."""
+    """Return the payload of a blob body; the coding defaults to that in the stream's headers."""
     if content_encoding is None:
         headers = getattr(raw_stream, "headers", None) or {}
         content_encoding = find_header(headers, "content-encoding")

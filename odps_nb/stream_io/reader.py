@@ -17,10 +17,10 @@ _ERROR_BODY = 1 << 20
 
 
 class Status(str, Enum):
-    """State of a stream: running, then finally one of the others.
+    """State of a stream: running, then one of the final states.
 
-    A member equals the SDK's of the same name. `INIT` and `WAIT`, which the SDK names too, are
-    never given.
+    A member equals the SDK's member of the same name. `INIT` and `WAIT`, which the SDK also has,
+    are never returned.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Status(str, Enum):
 
 
 def status_of(answer: Any) -> int | None:
-    """Return the HTTP status of a response, of this package or of requests."""
+    """Return the HTTP status of a response of this package or of requests."""
     status: int | None = getattr(answer, "status", None)
     return status if status is not None else getattr(answer, "status_code", None)
 
@@ -58,15 +58,15 @@ class StreamReader(io.BufferedIOBase):
     Parameters
     ----------
     response_or_opener
-        An answer with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
-        or a function without arguments that fetches one, called at the first need.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
+        or a function without arguments that fetches one, called when it is first needed.
 
     Raises
     ------
     ServiceError
-        Any read may: the answer is an error of the server.
+        Raised by any read: the response is an error of the server.
     TransportError
-        The connection broke, or fell silent.
+        The connection broke or timed out.
     TruncatedError
         The body ends before its Content-Length.
 
@@ -91,7 +91,7 @@ class StreamReader(io.BufferedIOBase):
 
     @property
     def status(self) -> int | None:
-        """HTTP status of the response, ``None`` if it has none. Sends the request if necessary."""
+        """HTTP status of the response; ``None`` if it has none. Sends the request if necessary."""
         return status_of(self._open())
 
     @property
@@ -101,11 +101,11 @@ class StreamReader(io.BufferedIOBase):
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this answer, once there is one."""
+        """The server's id of this request, once the response has arrived."""
         return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
 
     def read(self, nbytes: int | None = -1) -> bytes:
-        """Return ``nbytes`` bytes, fewer only at the end of the body; the rest when negative."""
+        """Return ``nbytes`` bytes, fewer only at the end of the body; the rest if negative."""
         wanted = -1 if nbytes is None else nbytes
         if wanted == 0:
             self._open()
@@ -124,7 +124,7 @@ class StreamReader(io.BufferedIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, less only at the end of the body; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the body; return the number of bytes."""
         body = self._readable_body()
         if not hasattr(body, "readinto"):
             return super().readinto(buffer)
@@ -201,7 +201,7 @@ class StreamReader(io.BufferedIOBase):
         return self._closed
 
     def abort(self) -> None:
-        """End a waiting read soon, from any thread; no read is possible afterwards."""
+        """End a waiting read soon, from any thread; later reads raise."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()

@@ -1,4 +1,4 @@
-"""`ArrowReader` and `ArrowWriter`: the record batches of bodies of reads and writes."""
+"""`ArrowReader` and `ArrowWriter`: the record batches in the bodies of reads and writes."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 class ArrowReader:
     """The record batches of a table read; iterate, or `read` until ``None``.
 
-    Times have no time zone and count from the epoch in UTC, whatever zone the stream names; text
-    that comes as dictionaries is plain text.
+    Times are time zone-naive, in UTC, whatever zone the stream names; dictionary-encoded text is
+    returned as plain text.
 
-    The stream must end with its end marker, and with ``expected_rows`` rows where given: the
-    last batch is followed by an error otherwise, never by silence.
+    The stream must have its end marker and, if given, ``expected_rows`` rows; otherwise an error
+    follows the last batch.
 
     Parameters
     ----------
     stream_reader
-        A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside of zstd or LZ4
+        A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside zstd or LZ4
         (``docs/protocol.md`` section 5.5).
     expected_rows
-        How many rows the session promised; ``None`` when it does not say.
+        Number of rows that the session promised; ``None`` if unknown.
     max_batch
-        Bytes of one batch that are accepted.
+        Maximum bytes of one batch.
     max_decompressed
-        Bytes that a batch may need whose buffers are compressed; known before they are
+        Maximum bytes that a batch with compressed buffers may need; checked before they are
         decompressed.
     max_output
-        Bytes that a coding around the stream may decode to.
+        Maximum bytes that a coding around the stream may decode to.
     text
         What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
         ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all text
@@ -49,12 +49,12 @@ class ArrowReader:
     Raises
     ------
     ConversionError
-        Of the iteration: a text is not UTF-8, and ``text`` is strict.
+        Raised by the iteration: a text is not UTF-8, and ``text`` is strict.
     TruncatedError
-        Of the iteration: the stream stops too early.
+        Raised by the iteration: the stream stops too early.
     FramingError
-        What arrives is no Arrow stream, goes on behind its end, or has values that are damaged:
-        every batch is validated in full.
+        The body is not an Arrow stream, continues after its end, or has damaged values: every
+        batch is validated in full.
     LimitExceededError
         A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
 
@@ -138,7 +138,7 @@ class ArrowReader:
         return self._status
 
     def get_request_id(self) -> str | None:
-        """Return the server's id of this answer, once there is one."""
+        """Return the server's id of this request, once the response has arrived."""
         return self._stream.request_id
 
     def close(self) -> None:
@@ -166,10 +166,10 @@ class ArrowWriter(Finishing):
     stream_writer
         A `StreamWriter`.
     schema
-        Of all batches; ``None``: that of the first. A compression that stands here, as in the
-        SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is taken for what it is.
+        Schema of all batches. ``None``: that of the first batch. A compression passed here, as in
+        the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
     compression
-        Codec of the buffers inside of the stream: ``None``, ``"zstd"`` or ``"lz4"``.
+        Codec of the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class ArrowWriter(Finishing):
             self._schema = record_batch.schema
         if not record_batch.schema.equals(self._schema):
             raise ConversionError(
-                "the batch has another schema than the stream",
+                "the schema of the batch differs from that of the stream",
                 source_type=str(record_batch.schema),
                 target_type=str(self._schema),
                 hint="cast it first: batch.cast(writer.schema)",
@@ -245,7 +245,7 @@ class ArrowWriter(Finishing):
         return int(record_batch.num_rows)
 
     def finish(self) -> WriteResult:
-        """End the stream and return the server's answer; the same one when called again.
+        """End the stream and return the server's response; later calls return the same one.
 
         Raises
         ------
@@ -258,17 +258,17 @@ class ArrowWriter(Finishing):
                 self.abort()
                 raise StateError(
                     "nothing was written and no schema was given: there is no Arrow stream to send",
-                    hint="pass it, ArrowWriter(stream, schema), to send a stream without rows",
+                    hint="pass a schema, ArrowWriter(stream, schema), to send no rows",
                 )
             self._opened().close()
         return self._stream.finish()
 
     def get_write_stream_response(self) -> WriteResult | None:
-        """Return what `finish` returned; ``None`` before."""
+        """Return the result of `finish`; ``None`` before."""
         return self._stream.get_write_stream_response()
 
     def abort(self) -> None:
-        """Break off the request, so that the server stores nothing. Idempotent."""
+        """Abort the request, so that the server stores nothing. Idempotent."""
         self._stream.abort()
 
     def writable(self) -> bool:
@@ -285,9 +285,9 @@ class ArrowWriter(Finishing):
         return self._writer
 
     def get_status(self) -> Status:
-        """`Status.OK` once the server has confirmed."""
+        """`Status.OK` once the server has confirmed the write."""
         return self._stream.get_status()
 
     def get_request_id(self) -> str | None:
-        """Return the server's id of its answer, once there is one."""
+        """Return the server's id of this request, once the response has arrived."""
         return self._stream.request_id

@@ -35,7 +35,7 @@ def _plain(data: Any) -> bytes:
 
 
 class Finishing:
-    """A writer as a context manager: it finishes, or aborts after an error."""
+    """A writer as a context manager: leaving it finishes, or aborts after an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,11 +48,11 @@ class Finishing:
 
     @abstractmethod
     def finish(self) -> Any:
-        """End the body and return the server's answer."""
+        """End the body and return the server's response."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Break off the request, so that the server stores nothing. Idempotent."""
+        """Abort the request, so that the server stores nothing. Idempotent."""
 
     @abstractmethod
     def writable(self) -> bool:
@@ -83,7 +83,7 @@ class _Writer(Finishing, Generic[Result]):
         ServiceError
             The server refused the request before it was complete.
         ConversionError
-            ``data`` is text, or something else that is no bytes.
+            ``data`` is text, or another type that is not bytes.
         StateError
             After `finish`, `abort` or a failure.
         """
@@ -93,14 +93,14 @@ class _Writer(Finishing, Generic[Result]):
         return len(plain)
 
     def finish(self) -> Result:
-        """End the body and return the server's answer; the same one when called again.
+        """End the body and return the server's response; later calls return the same one.
 
         Raises
         ------
         ServiceError
-            The server did not take it.
+            The server rejected the request.
         TransportError
-            No answer came; whether the server acted is unknown.
+            No response came; whether the server acted is unknown.
         """
         if self._result is None:
             self._check_open()
@@ -110,7 +110,7 @@ class _Writer(Finishing, Generic[Result]):
         return self._result
 
     def abort(self) -> None:
-        """Break off the body: the server stores nothing. Idempotent; no effect after `finish`."""
+        """Abort the body: the server stores nothing. Idempotent; no effect after `finish`."""
         if self._state is Status.RUNNING:
             self._state = Status.CANCELLED
             if self._upload is not None:
@@ -122,7 +122,7 @@ class _Writer(Finishing, Generic[Result]):
 
     @property
     def closed(self) -> bool:
-        """Whether no more can be written."""
+        """Whether nothing more can be written."""
         return not self.writable()
 
     def flush(self) -> None:
@@ -130,7 +130,7 @@ class _Writer(Finishing, Generic[Result]):
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of its answer, once there is one."""
+        """The server's id of this request, once the response has arrived."""
         return self._request_id
 
     def get_request_id(self) -> str | None:
@@ -138,7 +138,7 @@ class _Writer(Finishing, Generic[Result]):
         return self._request_id
 
     def get_status(self) -> Status:
-        """`Status.OK` once the server has confirmed."""
+        """`Status.OK` once the server has confirmed the write."""
         return self._state
 
     def _check_open(self) -> None:
@@ -179,10 +179,10 @@ class _Writer(Finishing, Generic[Result]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The server's answer to a write of rows; a member that it lacks is ``None``.
+    """The server's response to a write of rows; a field that it lacks is ``None``.
 
-    It unpacks as what the SDK returns: ``commit_message, success = writer.finish()``, where
-    ``success`` is always true, since a failed write raises.
+    It unpacks like the result of the SDK: ``commit_message, success = writer.finish()``, where
+    ``success`` is always true, because a failed write raises.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class WriteResult:
 
 
 class StreamWriter(_Writer[WriteResult]):
-    """The body of a table write; `finish` returns the server's answer or raises.
+    """The body of a table write; `finish` returns the server's response or raises.
 
     Leaving a ``with`` block finishes, or aborts after an error.
 
@@ -219,8 +219,8 @@ class StreamWriter(_Writer[WriteResult]):
     upload_or_opener
         An upload in progress (`odps_nb.http.upload.Upload` or anything with ``write``,
         ``finish`` and ``abort``); a function without arguments that begins one; or a function
-        that takes the body and returns the answer, as in
-        ``lambda body: requests.post(url, data=body)``, which runs in a thread of its own.
+        that takes the body and returns the response, as in
+        ``lambda body: requests.post(url, data=body)``, which runs in a separate thread.
 
     Examples
     --------
@@ -254,11 +254,11 @@ class StreamWriter(_Writer[WriteResult]):
         )
 
     def get_write_stream_response(self) -> WriteResult | None:
-        """Return what `finish` returned; ``None`` before."""
+        """Return the result of `finish`; ``None`` before."""
         return self._result
 
     def get_route_token(self) -> str | None:
-        """Return the route token of the answer; ``None`` before `finish`, or if it has none."""
+        """Return the route token of the response; ``None`` before `finish`, or if it has none."""
         return None if self._result is None else self._result.route_token
 
 
@@ -279,21 +279,21 @@ class WriteBlobResult:
 
 
 class BlobStreamWriter(_Writer[WriteBlobResult]):
-    """The body of one blob's upload; size and MD5 are checked against the server's answer.
+    """The body of one blob's upload; size and MD5 are compared with the server's response.
 
     Leaving a ``with`` block finishes, or aborts after an error.
 
     Parameters
     ----------
     upload_or_opener
-        As for `StreamWriter`. Its request names the same compression.
+        As for `StreamWriter`. Its request must state the same compression.
     compression
         Coding of the body: ``None``, ``"zstd"`` or ``"lz4"``.
 
     Raises
     ------
     ChecksumError
-        Of `finish`: the server stored other bytes than were sent.
+        Raised by `finish`: the server stored other bytes than were sent.
 
     Examples
     --------
@@ -332,7 +332,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
             raise FramingError(
-                f"the answer to an upload names {len(answer.references)} blobs",
+                f"the response to an upload has {len(answer.references)} references",
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
@@ -349,7 +349,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
     def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
         if stored is not None and stored != sent:
             raise ChecksumError(
-                f"the server stored a blob of {what} {stored}, where {sent} was sent",
+                f"the server stored a blob of {what} {stored}, but {sent} was sent",
                 expected=sent,
                 actual=stored,
                 request_id=self._request_id,

@@ -11,7 +11,7 @@
 
 Each worker of each rank reads its own row ranges of one session in a random order and shuffles them
 in memory. The same seed and epoch give the same order, so an epoch resumes at the exact row.
-``docs/learning-from-blobs.md`` is the guide. Importing this needs no torch.
+``docs/learning-from-blobs.md`` is the guide. Importing this module needs no torch.
 """
 
 from __future__ import annotations
@@ -46,43 +46,43 @@ def rows(
 ) -> RowDataset:
     """Return the rows of a table or read as an IterableDataset: one dict of values per row.
 
-    The read session is opened at once. DECIMALs become floats, nulls ``None``; a BLOB is the text
-    of its reference.
+    The read session is opened immediately. DECIMALs become floats, nulls ``None``, and a BLOB the
+    text of its reference.
 
     Parameters
     ----------
     source
-        ``odps.table(…)``, or a ``read`` of columns and partitions. A ``where=`` is applied here:
-        all rows are transferred.
+        ``odps.table(…)``, or a ``read`` of columns and partitions. The client applies ``where=``,
+        so all rows are transferred.
     batch_size
-        Return columns of so many rows instead, as NumPy arrays, which a DataLoader with
-        ``batch_size=None`` makes tensors: several times faster. Text, times and nested values are
-        lists. Nulls are NaN; a null in a column that has no NaN is a `ConversionError`.
+        Number of rows to return at a time, as NumPy arrays by column, which a DataLoader with
+        ``batch_size=None`` converts to tensors: several times faster. Text, times and nested values
+        are lists. Nulls are NaN; a null in a column without NaN is a `ConversionError`.
     seed
-        Seed of the order, together with the epoch: 0 or more, less than 2**32.
+        Seed of the order, combined with the epoch: 0 or more, less than 2**32.
     shuffle
         ``False``: each worker reads its rows in the order of the table.
     chunk_rows
-        Consecutive rows that are fetched together; chunks come in a random order.
+        Consecutive rows that are fetched together; chunks are read in a random order.
     buffer_rows
-        Rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` places. For a
-        table that is sorted by the label, use smaller chunks and a larger buffer.
+        Rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks. For a table
+        that is sorted by label, use smaller chunks and a larger buffer.
     read_ahead
-        Maximum bytes that a worker fetches ahead, beside its buffer.
+        Maximum bytes that a worker fetches ahead, in addition to its buffer.
     even
-        Give all workers of all ranks equally many rows, for ranks that synchronise after each
-        batch. Fewer rows than there are workers are left out, others in each epoch.
+        Give all workers of all ranks the same number of rows, for ranks that synchronise after each
+        batch. Fewer rows than there are workers are skipped, different ones in each epoch.
     rank, world_size
-        This rank and the number of ranks, by default of torch.distributed if it is initialized.
-        Give all ranks one session: ``table.read(…, session_id=…)`` with the
-        `RowDataset.session_id` of the first.
+        This rank and the number of ranks; by default those of torch.distributed if initialized.
+        All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
+        `RowDataset.session_id` of the first rank.
 
     Raises
     ------
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        The read has ``limit``, ``max_bytes`` or changes, or an argument makes no sense.
+        The read has ``limit``, ``max_bytes`` or changes, or an argument is invalid.
     """
     from odps_nb.access.learning.samples import AsBatches, AsRows
 
@@ -118,9 +118,9 @@ def blobs(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> RowDataset:
-    """Return rows with the bytes of a BLOB column as an IterableDataset; else as `rows`.
+    """Return rows with the bytes of a BLOB column as an IterableDataset; see also `rows`.
 
-    References are shuffled; blobs are fetched after that, many in a request, and verified before
+    References are shuffled first; blobs are then fetched, many per request, and verified before
     ``decode`` is called.
 
     Parameters
@@ -131,7 +131,7 @@ def blobs(
         The BLOB column; optional if there is only one.
     decode
         Called in the worker with the bytes of each blob; its result replaces them. A null stays
-        ``None``. For workers that are spawned it must be a function of a module.
+        ``None``. If workers are spawned, it must be defined at the top level of a module.
     max_blob_bytes
         Maximum size of a blob.
     read_ahead
@@ -144,9 +144,9 @@ def blobs(
     MissingDependencyError
         torch is not installed.
     NotFoundError
-        No BLOB of that name; the hint lists those that are there.
+        No BLOB column has that name; the hint lists those that exist.
     ArgumentError
-        As for `rows`; or the BLOB is inside of another column.
+        As for `rows`; or the BLOB is nested in another column.
     """
     from odps_nb.access.learning.samples import WithBlobs, blob_column
 
@@ -175,25 +175,25 @@ def blobs(
 def loader(
     dataset: RowDataset, *, collate_fn: Callable[[Any], Any] | None = None, **options: Any
 ) -> Loader:
-    """Return a DataLoader with ``state_dict()`` and ``load_state_dict()`` at exact rows.
+    """Return a DataLoader whose ``state_dict()`` and ``load_state_dict()`` are exact to the row.
 
-    The state counts the batches that were handed over, however far ahead the workers are, and is
-    plain values for ``torch.save`` or JSON.
+    The state counts the batches that were returned, however far ahead the workers are, and has
+    only plain values, for ``torch.save`` or JSON.
 
     Parameters
     ----------
     dataset
-        Of `rows` or `blobs`.
+        A dataset from `rows` or `blobs`.
     collate_fn, options
         As for ``torch.utils.data.DataLoader``: ``batch_size``, ``num_workers``, …; not
-        ``persistent_workers``. A batch size of ``None`` goes with ``rows(batch_size=…)``.
+        ``persistent_workers``. Use a batch size of ``None`` with ``rows(batch_size=…)``.
 
     Raises
     ------
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        `dataset` is not one of odps_nb, or an option does not work with a state.
+        `dataset` is not from odps_nb, or an option does not work with a saved state.
     """
     _require_torch()
     from odps_nb.errors import ArgumentError
@@ -201,7 +201,7 @@ def loader(
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
-            f"a {type(dataset).__name__} keeps no place of its rows",
+            f"a {type(dataset).__name__} does not record its position",
             argument="dataset",
             hint="pass what odps_nb.torch.rows(…) or blobs(…) returned",
         )

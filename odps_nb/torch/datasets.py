@@ -1,4 +1,4 @@
-"""An IterableDataset and a DataLoader that keeps its place; the only module that imports torch."""
+"""An IterableDataset and a resumable DataLoader; the only module that imports torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return rank and world size: as given, or of the process group if there is one."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            "rank and world_size go together", argument="rank", hint="say both, or neither"
+            "rank and world_size go together", argument="rank", hint="pass both, or neither"
         )
     rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
@@ -46,23 +46,23 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        # Seen by all workers, also those that stay: the epoch, and whether one of them reads.
+        # Shared with all workers, also persistent ones: the epoch, and whether one of them reads.
         self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     @property
     def session_id(self) -> str:
-        """The read session: ``table.read(session_id=…)`` gives other ranks the same snapshot."""
+        """Id of the session; ``table.read(session_id=…)`` reads the same snapshot elsewhere."""
         return self._epochs.source.session.session_id
 
     @property
     def epoch(self) -> int:
-        """The epoch whose order the rows have."""
+        """The epoch that determines the order of the rows."""
         return int(self._shared[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass; call it before each, as of a DistributedSampler.
+        """Choose the order of the next pass; call it before each, as with a DistributedSampler.
 
-        The epoch of a loaded state resumes; any other begins with its first row.
+        The epoch of a loaded state resumes; any other epoch begins with its first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0
@@ -85,13 +85,13 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
-                "the rows are read by workers: this copy of the dataset does not know their place",
+                "the rows are read by workers: this copy does not know their position",
                 hint="use odps_nb.torch.loader(dataset, …), and its state_dict()",
             )
         return self._epochs.state_here()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume the next pass where a state was saved; as `Loader.load_state_dict`."""
+        """Resume the next pass at the position of a saved state; see `Loader.load_state_dict`."""
         self._load(state, None)
 
     def _load(self, state: Mapping[str, Any], workers: int | None) -> None:
@@ -106,9 +106,9 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
 
 
 class Loader(DataLoader[Any]):  # type: ignore[misc]
-    """A DataLoader that knows which rows it has handed over; made by ``odps_nb.torch.loader``.
+    """A DataLoader that knows which rows it has returned; made by ``odps_nb.torch.loader``.
 
-    Each batch carries the position of its worker. Batches that were not handed over are read again
+    Each batch carries the position of its worker. Batches that were not returned are read again
     after `load_state_dict`.
     """
 
@@ -117,7 +117,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     ) -> None:
         if options.get("persistent_workers"):
             raise ArgumentError(
-                "persistent_workers does not go with a state, which workers that stay never learn",
+                "persistent_workers cannot be used: these workers would miss a loaded state",
                 argument="persistent_workers",
                 hint="leave it out",
             )
@@ -129,7 +129,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         super().__init__(dataset, collate_fn=_Placed(dataset, collate_fn), **options)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass, as `RowDataset.set_epoch`."""
+        """Choose the order of the next pass; see `RowDataset.set_epoch`."""
         before = self._rows.epoch
         self._rows.set_epoch(epoch)
         if self._rows.epoch != before:
@@ -148,7 +148,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         for worker in range(workers):
             rows = self._rows._epochs.rows_of(worker, workers)
             if rows is None:
-                raise TypeError("how many rows a condition keeps is not known")
+                raise TypeError("the number of rows that a condition keeps is unknown")
             if isinstance(samples, AsBatches):
                 rows = -(-rows // samples.size)
             if size is not None:
@@ -162,16 +162,16 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         return self._rows._epochs.state(handed.given, workers, handed.turn)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume the next pass where a state was saved: no row is lost, none comes twice.
+        """Resume the next pass at the position of a saved state; no row is lost or repeated.
 
-        The same read session is used until it expires, then a new one over the same table.
+        The same read session is used until it expires, then a new one of the same table.
 
         Raises
         ------
         ArgumentError
-            `state` is no state, or was saved with another order, rank or number of workers.
+            `state` is invalid, or was saved with another order, rank or number of workers.
         ConflictError
-            The session is over, and the table has another number of rows or version.
+            The session has expired, and the table has another number of rows or version.
         """
         self._rows._load(state, max(1, self.num_workers))
         self._handed = _Handed.before(self._rows._epochs)
@@ -179,7 +179,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """What of one pass was handed over: rows by shard, and which worker's turn is next."""
+    """What one pass has returned: rows by shard, and which worker's turn is next."""
 
     given: dict[int, int]
     turn: int
@@ -195,7 +195,7 @@ class _Handed:
 
 
 class _Placed:
-    """Collates samples in the worker that has read them, and adds where it is now."""
+    """Collates samples in the worker that has read them, and adds its position."""
 
     def __init__(self, dataset: RowDataset, collate: Callable[[Any], Any]) -> None:
         self._dataset, self._collate = dataset, collate

@@ -51,7 +51,7 @@ def test_an_endpoint_without_a_server():
     checks = by_name(examine(nobody))
     assert checks["Endpoint"].verdict == "bad"
     assert checks["Endpoint"].to_do
-    assert "tries" not in checks["Endpoint"].found
+    assert "attempts" not in checks["Endpoint"].found
     assert "Tables" not in checks
     assert "Endpoint" not in by_name(examine(nobody, online=False))
 

@@ -139,7 +139,7 @@ def test_leaving_the_batches_early_stops_the_read(orders):
     next(batches)
     batches.close()
     assert watcher.last.phase is Phase.DONE
-    assert watcher.last.message == "the rest was not wanted"
+    assert watcher.last.message == "stopped early by the caller"
     assert watcher.last.rows < 2_000_000
     assert threading.active_count() == before
 

@@ -14,7 +14,7 @@ T = TypeVar("T", bound=type)
 
 
 def _hides_texts(kind: T) -> T:
-    """Class decorator: every text becomes a `Secret`, so that no traceback shows it."""
+    """Class decorator: convert string arguments to `Secret`, so that no traceback shows them."""
     make: Any = kind.__init__  # type: ignore[misc]  # of a class
 
     def secret(value: Any) -> Any:
@@ -31,10 +31,10 @@ def _hides_texts(kind: T) -> T:
 
 
 class _Account:
-    """Base class of the kinds of credentials; no repr and no pickle holds a secret."""
+    """Base class of credentials; neither repr nor pickle exposes a secret."""
 
     __slots__ = ()
-    _settings: tuple[tuple[str, str], ...]  # field, and the setting of a profile
+    _settings: tuple[tuple[str, str], ...]  # (field, profile setting)
     app: AccessKey | None
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} is not the key of an application",
+                f"app of {name} is not an AccessKey",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -67,14 +67,14 @@ class _Account:
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
             "credentials are never pickled",
-            hint="connect in the other process, with credentials of its own",
+            hint="connect in the other process with its own credentials",
         )
 
 
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class AccessKey(_Account):
-    """A long-lived key pair; ``app``: an application that acts for the user, so that both sign.
+    """A long-lived key pair; ``app`` is an application that acts for the user and also signs.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class AccessKey(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class StsToken(_Account):
-    """A temporary key pair and its token; ``app`` as for `AccessKey`. It is not renewed."""
+    """A temporary key pair and its token, which is not renewed; ``app`` as for `AccessKey`."""
 
     id: str
     key: str
@@ -106,7 +106,7 @@ class StsToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class BearerToken(_Account):
-    """A token in place of a key pair; ``app`` as for `AccessKey`. It is not renewed."""
+    """A token instead of a key pair, which is not renewed; ``app`` as for `AccessKey`."""
 
     token: str
     app: AccessKey | None = None
@@ -117,7 +117,7 @@ class BearerToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class CredentialProcess(_Account):
-    """A program that prints keys as JSON; run without a shell, and again before they expire.
+    """A program that prints keys as JSON; run without a shell, and again before the keys expire.
 
     ``command`` is the program with its arguments, quoted as in a shell. It prints ``access_id``,
     ``access_key``, ``sts_token`` and ``expiration``; see ``docs/howto/keys-and-profiles.md``.
@@ -135,4 +135,4 @@ CredentialFunction = Callable[[], Mapping[str, Any]]
 
 Account = AccessKey | StsToken | BearerToken | CredentialProcess
 CredentialsLike = Account | CredentialFunction
-"""What ``credentials=`` of `odps_nb.connect` takes."""
+"""Type of the argument ``credentials=`` of `odps_nb.connect`."""

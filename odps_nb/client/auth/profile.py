@@ -38,36 +38,36 @@ class Profile:
     endpoint
         Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Defaults for table names without them.
+        Project and schema for table names that do not state them.
     access_id, access_key, sts_token, bearer_token
         Either id and key (with an STS token for temporary keys) or a bearer token.
     app_id, app_key
-        An application that acts for that user: requests are signed by both.
+        An application that acts for the user; both sign each request.
     credential_process
         A program, with its arguments, that prints the keys as JSON; run without a shell when
-        keys are needed and again before they end. See `odps_nb.client.auth.renewal`.
+        keys are needed and again before they expire. See `odps_nb.client.auth.renewal`.
     credentials
-        The same as one value, such as `odps_nb.AccessKey` or `odps_nb.StsToken`; or a function that
-        returns the keys as a mapping.
+        One value in place of these, such as `odps_nb.AccessKey` or `odps_nb.StsToken`; or a
+        function that returns the keys as a mapping.
     tunnel_endpoint
-        Base of the Storage API; ``None``: fetched from the service when first needed.
+        Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region
-        Known region: requests are signed with version 4 (``docs/protocol.md`` section 2.3).
+        Region; if set, requests use signature version 4 (``docs/protocol.md`` section 2.3).
     quota
         Name of the quota to use.
     timezone
-        Name of the zone in which DATETIME and TIMESTAMP are shown, and in which times without a
-        zone are meant, e.g. ``Asia/Shanghai``. ``None``: they are shown without a zone, in UTC.
+        Time zone in which DATETIME and TIMESTAMP are shown and naive times are interpreted, e.g.
+        ``Asia/Shanghai``. ``None``: times are shown time zone-naive, in UTC.
     api_version
-        2 or 3 of the Storage API.
+        Version of the Storage API: 2 or 3.
     blob_cache
-        Bytes on disk for blobs that were opened, e.g. ``20 GB``; ``off`` keeps none. ``None``: 4
-        GiB. See `odps_nb.Blob.open`.
+        Maximum size of the disk cache of opened blobs, e.g. ``20 GB``; ``off`` disables it.
+        Default (``None``): 4 GiB. See `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connections. In the environment and in a profile file each of them
-        is a setting of its own.
+        Retries, time-outs and connections. In the environment and in profile files, each option
+        is a separate setting.
     name
-        The profile's name in the file, if it came from there.
+        Name in the profile file, if the profile was read from there.
 
     Raises
     ------
@@ -138,10 +138,10 @@ class Profile:
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
-        TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
+        TableName(project=self.project, schema=self.schema, table="t")  # raises for an invalid name
 
     def _expand(self, account: Account) -> None:
-        """Set the fields that ``credentials`` stands for."""
+        """Set the fields that ``credentials`` replaces."""
         if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
             raise _excluded()
         object.__setattr__(self, "credentials", None)
@@ -156,7 +156,7 @@ class Profile:
         if ask is not None:
             if isinstance(ask, Account) or not callable(ask):
                 raise ConfigError(
-                    "credentials is neither a function nor one of the kinds of credentials",
+                    "credentials is neither a function nor a credentials object",
                     option="credentials",
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",
@@ -168,7 +168,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """The credentials that sign requests now; may call a credential function or program."""
+        """The current credentials for signing; may call the credential function or program."""
         from odps_nb.wire.signing import Credentials
 
         account = Hidden({"access_id": "", "access_key": "", **self._account()})
@@ -190,8 +190,8 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
-        Renewable keys are copied as they are now. Options of a DataFrame reader reach tasks and
-        stay out of plans and the UI; those of SQL ``OPTIONS (…)`` and ``spark.conf`` do not.
+        Temporary keys are copied and not renewed later. Options of a DataFrame reader reach tasks
+        but not plans or the UI, unlike those in SQL ``OPTIONS (…)`` and ``spark.conf``.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
@@ -206,7 +206,7 @@ class Profile:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Make a profile from `as_options`; keys in any case, other keys are ignored."""
+        """Make a profile from `as_options`; ignore the case of keys, and unknown keys."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -222,27 +222,27 @@ class Profile:
         environ: Mapping[str, str] | None = None,
         **keywords: Any,
     ) -> Profile:
-        """Make a profile from keywords, environment, profile file and keyring.
+        """Make a profile from keyword arguments, environment, profile file and keyring.
 
-        Keywords come first. A profile requested by name precedes the environment; otherwise the
-        environment precedes the file's default profile (or the one that ``ODPS_PROFILE`` names).
+        Keyword arguments take precedence. A profile requested by name precedes the environment;
+        otherwise the environment precedes the file's default profile (or that of ``ODPS_PROFILE``).
         The keyring is read last, and only for a missing key.
-        Id, key and tokens are taken from one source unless the others agree with it: half of
-        one account is never mixed with half of another.
+        Id, key and tokens are taken from one source, unless the sources agree, so that parts of
+        two accounts are never mixed.
 
         Parameters
         ----------
         name
             A profile of ``~/.config/odps_nb/profiles.toml`` (``ODPS_NB_PROFILES``: another file).
         environ
-            The environment; by default the process's.
+            Environment variables. Default: those of the process.
         keywords
-            Fields of `Profile`; ``None`` counts as not given.
+            Fields of `Profile`; ``None`` means not given.
 
         Raises
         ------
         ConfigError
-            Unknown profile (existing names are listed), unknown keyword, or something missing
+            Unknown profile (the hint lists existing names), unknown keyword, or missing setting
             (the hint names keywords and environment variables).
         """
         keywords = hidden(keywords)
@@ -262,9 +262,9 @@ class Profile:
     @classmethod
     @hides_secrets
     def from_pyodps(cls, entry: Any, **keywords: Any) -> Profile:
-        """Take the settings of a pyodps ``ODPS`` object; keywords win.
+        """Make a profile from a pyodps ``ODPS`` object; keyword arguments take precedence.
 
-        The key is copied as it is now: a temporary key that pyodps renews later is not followed.
+        The current key is copied; later renewals of a temporary key by pyodps are not followed.
         """
         keywords = hidden(keywords)
         settings = sources.from_pyodps(entry)
@@ -326,7 +326,7 @@ Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign
 
 
 def _without_account(settings: Mapping[str, Any]) -> Hidden:
-    """Return the settings apart from credentials."""
+    """Return the settings other than credentials."""
     return hidden((k, v) for k, v in settings.items() if k not in sources.CREDENTIAL_FIELDS)
 
 
@@ -352,8 +352,8 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
         ):
             account |= offered
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
-        # Opening a keyring may ask the user something, so that it is the last resort.
-        # A key without its id cannot be completed; anything else may be in the keyring.
+        # Opening a keyring may prompt the user, so it is the last resort.
+        # A key without an id cannot be completed from a keyring; other missing parts can.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})
@@ -393,7 +393,7 @@ def _checked_url(option: str, url: str) -> str:
     parts = urlsplit(url)
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        del url, parts  # what is in them may be a secret, and a traceback may show locals
+        del url, parts  # they may hold a secret, and a traceback may show locals
         raise ConfigError(
             f"{option} is not an http(s) address without user, password and query",
             option=option,

@@ -15,13 +15,13 @@ from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
 
-MARGIN = 300.0  # seconds before the end at which keys are renewed
-HOLD = 60.0  # seconds that keys are kept whose end is not told
-PATIENCE = 30.0  # seconds until a renewal that failed is tried again
+MARGIN = 300.0  # renew keys this many seconds before they expire
+HOLD = 60.0  # seconds to cache keys without an expiration
+PATIENCE = 30.0  # seconds before a failed renewal is retried
 PROCESS_SECONDS = 60.0
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
-# Lower case without underscores; the second column of names is what Alibaba's tools print.
+# Lower case without underscores; the second column has the names that Alibaba's tools print.
 _NAMES = {
     "accessid": "access_id",
     "accesskeyid": "access_id",
@@ -37,9 +37,9 @@ _NAMES = {
 class CredentialSource:
     """Fetches credentials and caches them until shortly before they expire; thread-safe.
 
-    A renewal that fails does no harm while the old credentials are valid. ``ask`` returns a mapping
+    A failed renewal has no effect while the old credentials are valid. ``ask`` returns a mapping
     with ``access_id`` and ``access_key`` (and ``sts_token``) or ``bearer_token``, and
-    ``expiration``: seconds of the epoch or ISO 8601 text. ``what`` names it in errors.
+    ``expiration``: seconds since the epoch or ISO 8601 text. ``what`` names it in errors.
 
     Examples
     --------
@@ -62,11 +62,11 @@ class CredentialSource:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Take a new lock: a renewal that was running in the parent does not run in the child."""
+        """Create a new lock: the child does not continue a renewal that ran in the parent."""
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return credentials that are valid now; errors show nothing that the source returned."""
+        """Return currently valid credentials; errors show nothing that the source returned."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at:
@@ -86,16 +86,16 @@ class CredentialSource:
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)
-        if isinstance(expiration, str):  # or whatever was given in its place
+        if isinstance(expiration, str):  # or a value of any other type
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
-            raise self._no_keys("gave a key that is not a string")
+            raise self._no_keys("returned a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
-            raise self._no_keys("gave neither access_id and access_key nor bearer_token")
+            raise self._no_keys("returned neither access_id and access_key nor bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
-            raise self._no_keys("gave keys that have ended already")
+            raise self._no_keys("returned keys that have already expired")
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
@@ -104,7 +104,7 @@ class CredentialSource:
             given = self._ask()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, it becomes one of ours
+        except Exception as error:  # noqa: BLE001 - any failure of the source becomes a ConfigError
             forget_locals(error)
             failure = type(error).__name__
         else:
@@ -114,11 +114,11 @@ class CredentialSource:
                 )
             kind = type(given).__name__
             del given
-            raise self._no_keys(f"gave {kind} instead of a mapping")
-        raise ConfigError(  # without what led to it, whose message may hold keys
+            raise self._no_keys(f"returned {kind} instead of a mapping")
+        raise ConfigError(  # without the cause, whose message may hold keys
             f"{self._what} failed: {failure}",
             option="credentials",
-            hint="call it by hand to see why",
+            hint="call it directly to see why",
         )
 
     def _seconds(self, value: object) -> float:
@@ -128,16 +128,16 @@ class CredentialSource:
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            pass  # its message shows the value, which may be something else than a time
+            pass  # the message shows the value, which may be a secret
         if moment is None:
-            raise self._no_keys("gave an expiration that is not a time")
+            raise self._no_keys("returned an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
     def _no_keys(self, why: str) -> ConfigError:
         return ConfigError(
             f"{self._what} {why}",
             option="credentials",
-            hint=f"it must give {_SHAPE}",
+            hint=f"return {_SHAPE}",
         )
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def from_process(command: str) -> Mapping[str, Any]:
     what, hint = "credential_process", "close each quote; write it as a shell would read it"
     try:
         words = [Secret(word) for word in shlex.split(command)]
-    except ValueError as error:  # says what is open, and no word of the command
+    except ValueError as error:  # the message does not quote the command
         forget_locals(error)
         why = f"cannot be read: {error}"
     else:
@@ -163,11 +163,11 @@ def from_process(command: str) -> Mapping[str, Any]:
         except (OSError, IndexError, ValueError) as error:
             forget_locals(error)
             why = "cannot be started"
-            hint = "name a program that can be run, with its whole path"
+            hint = "give the full path of an executable program"
         except subprocess.TimeoutExpired as error:
             forget_locals(error)
             why = f"did not end within {PROCESS_SECONDS:.0f} s"
-            hint = "run it by hand: it must not ask anything"
+            hint = "run it by hand; it must not prompt for input"
         else:
             if not code and (found := _object(printed)) is not None:
                 return found

@@ -47,7 +47,7 @@ KEYRING_SERVICE = "odps_nb"
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty ones are unset."""
+    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty ones count as unset."""
     named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
     return hidden((name, value) for name, value in named.items() if value)
 
@@ -63,20 +63,20 @@ def profile_file(environ: Mapping[str, str]) -> Path:
         raise ConfigError(
             f"{path} cannot be found: {error}",
             option="profile",
-            hint="name the whole path in ODPS_NB_PROFILES",
+            hint="set ODPS_NB_PROFILES to the full path",
         ) from None
 
 
 def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in the profile file, in its order; empty when there is no file."""
+    """Return the profile names in the order of the file; empty if there is no file."""
     document = _load(profile_file(environ)) or {}
     return tuple(k for k, v in document.items() if isinstance(v, dict))
 
 
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
-    """Return name and settings of one profile of the file.
+    """Return the name and settings of one profile of the file.
 
-    Without ``name`` that is the one its ``default`` names, else one called ``default``, else none.
+    Default: the profile that the file's ``default`` names, else one called ``default``, else none.
     """
     path = profile_file(environ)
     document = _load(path)
@@ -106,7 +106,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
 
 
 def _load(path: Path) -> dict[str, Any] | None:
-    """Return the content of the profile file; ``None`` where there is none."""
+    """Return the content of the profile file; ``None`` if it does not exist."""
     import tomllib
 
     try:
@@ -121,7 +121,7 @@ def _load(path: Path) -> dict[str, Any] | None:
             option="profile",
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
-    except OSError as error:  # also a folder on the way that must not be entered
+    except OSError as error:  # also a parent folder without access
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
             option="profile",
@@ -154,7 +154,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"profiles are not read from {path}: {why}",
             option="profile",
-            hint="own the file and its folder, and remove write permission for others: chmod go-w",
+            hint="become the owner of both, and remove write permission for others: chmod go-w",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
 
@@ -164,9 +164,9 @@ def _is_open(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> str | None:
-    """Return why others decide what the file says: they own it, or may write to it or replace it.
+    """Return why the file cannot be trusted: others own it, or can write to it or replace it.
 
-    A profile names the program that gives keys (``credential_process``) and the host they go to.
+    A profile names the program that returns keys (``credential_process``) and the host to use.
     """
     if os.name != "posix":
         return None
@@ -175,7 +175,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # else the group of this user alone, as Debian makes it
+        if found.st_gid != found.st_uid:  # otherwise the user's private group, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
@@ -189,10 +189,10 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
 
 
 def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
-    """Return id and key from the system keyring, or nothing when there is none.
+    """Return id and key from the system keyring, or an empty mapping if there is none.
 
     The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
-    profile). Some keyrings find it only when the id is known from elsewhere.
+    profile). Some keyrings find it only if the id is already known.
     """
     try:
         import keyring
@@ -204,10 +204,10 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
         return _of_keyring(keyring.get_credential(service, access_id), access_id)
     except keyring.errors.NoKeyringError:
         return {}
-    except Exception as error:  # noqa: BLE001  a backend may be anything, and raise it
+    except Exception as error:  # noqa: BLE001  a backend may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # without what led to it: what a backend says of itself is not ours to show
+    raise ConfigError(  # without the cause, whose message may hold a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
@@ -215,7 +215,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
 
 def _of_keyring(found: Any, access_id: str | None) -> Hidden:
-    if found is None or not (key := Secret(found.password or "")):  # some fetch it only now
+    if found is None or not (key := Secret(found.password or "")):  # a backend may fetch it now
         return Hidden()
     return hidden({"access_id": found.username or access_id, "access_key": key})
 
@@ -229,7 +229,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
         {
             "endpoint": entry.endpoint,
             "project": entry.project,
-            # The plain attributes: the properties of the same name may ask the service.
+            # Not the properties of the same name, which may send requests.
             "schema": getattr(entry, "_schema", None),
             "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
             "region": getattr(entry, "region_name", None),
@@ -244,7 +244,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
     if settings["access_key"] is None:
         if type(account).__name__ != "BearerTokenAccount" or not token:
             raise ConfigError(
-                f"the account of this ODPS object ({type(account).__name__}) gives no key",
+                f"the account of this ODPS object ({type(account).__name__}) has no key",
                 option="access_key",
                 hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
             )

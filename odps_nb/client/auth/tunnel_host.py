@@ -1,7 +1,7 @@
-"""Whether data and tokens may be sent to the host that a service names for its Storage API.
+"""Checks whether data and tokens may be sent to the Storage API host that a service names.
 
 A malicious or impersonated service can name any host. Requests are signed, so a secret key is
-never sent; rows, blobs, and bearer and STS tokens are.
+never sent; but rows, blobs, and bearer and STS tokens are.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 from odps_nb.errors import ConfigError
 
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
-"""Domains of one owner: an endpoint of one may name a Storage API in another."""
+"""Domains of one owner: an endpoint in one may name a Storage API host in another."""
 _TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))
-"""Addresses of IPv6 that lead to an address of IPv4, which may be a private one."""
+"""IPv6 ranges that embed an IPv4 address, which may be private."""
 _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
 
 
 def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
-    """Check the address of the Storage API that ``endpoint`` named.
+    """Check the Storage API address that ``endpoint`` returned.
 
-    If requests carry a token (``has_token``), it must have the domain of the endpoint.
+    If requests carry a token (``has_token``), the address must have the endpoint's domain.
     """
     theirs, ours = _host(found), _host(endpoint)
     if theirs == ours:
@@ -47,7 +47,7 @@ def _is_private(host: str) -> bool:
     address = _address(host)
     if address is not None:
         return not address.is_global or any(address in one for one in _TRANSITION)
-    # resolvers take 127.1 and 0x7f.1 for addresses; no domain ends in a number
+    # resolvers accept 127.1 and 0x7f.1 as addresses; no domain ends in a number
     is_number = host.rpartition(".")[2][:1].isdigit()
     return is_number or "." not in host or host.endswith((".localhost", ".local", ".internal"))
 
@@ -62,7 +62,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _domain(host: str) -> str:
-    """Return the registrable domain, as far as it is told without a list of all suffixes."""
+    """Return the registrable domain, as far as it can be found without a public suffix list."""
     if _address(host) is not None:
         return host
     labels = host.split(".")

@@ -1,4 +1,4 @@
-"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed."""
+"""Fetches several blobs per request, whole or in parts, and resumes at the one that failed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobSt
 
 
 class BlobPart(NamedTuple):
-    """A piece of a blob, all of it if it is small; a tuple, because there are many.
+    """A part of a blob, or all of a small one; a tuple, because there are many.
 
-    ``verified``, on the last part: checksums and length of the whole blob match.
+    ``verified``, on the last part only: the checksums and length of the whole blob match.
     """
 
     data: bytes
@@ -41,21 +41,21 @@ class BlobPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Answer:
-    """An open response: its events, and how many blobs are still to come."""
+    """An open response: its events, and the number of blobs still to be read."""
 
     response: HttpResponse
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # one reference, asked for twice to get it in a frame
-    start: BlobStart | None = None  # of the blob that is being read
+    doubled: bool  # one reference, requested twice so that it arrives in a frame
+    start: BlobStart | None = None  # of the current blob
 
 
 class BlobBatch:
     """Fetches a list of references in as few requests as possible.
 
-    ``places`` are the numbers of the references in the whole job, for messages. ``framed``: request
-    metadata even for a single remaining blob. `parts` have about ``piece`` bytes.
+    ``places``: indexes of the references in the caller's list, for messages. ``framed``: request
+    metadata even for a single remaining blob. `parts` yields parts of about ``piece`` bytes.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class BlobBatch:
         self._tracker = tracker or ProgressTracker("blobs", f"{len(references)} blobs")
         self._piece, self._cancel = piece, cancel
         self._unique = list(dict.fromkeys(references))
-        self._window = len(self._unique)  # references of one request
+        self._window = len(self._unique)  # references per request
         self._done = 0
-        self._delivered = DeliveredPrefix()  # of the blob after those that are done
-        self._damaged: int | None = None  # how many were done when a damage was seen last
+        self._delivered = DeliveredPrefix()  # of the current blob
+        self._damaged: int | None = None  # value of `_done` when damage was last seen
         self._answer: _Answer | None = None
         self._attempts = storage.attempts(
             f"BlobRead of {len(self._unique)} blobs from number {places[0]}",
@@ -100,7 +100,7 @@ class BlobBatch:
                         kept[reference] = record
                     self._tracker.add(items=1)
                     yield record
-                    self._attempts.progressed()  # the consumer's time was not spent on tries
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
 
@@ -121,14 +121,14 @@ class BlobBatch:
                 self._drop()
 
     def skip(self, number: int) -> None:
-        """Leave the blob of this number, if it is not at its end: the next part is of another one.
+        """Skip the rest of the blob with this index, so that the next part is of the next blob.
 
-        A small rest is read; otherwise the connection is closed, and later blobs requested anew.
+        A short rest is read; otherwise the connection is closed, and later blobs requested again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
             left = (answer.start.length or 0) - self._delivered.size
-            with contextlib.suppress(OdpsNbError):  # of bytes that are not needed
+            with contextlib.suppress(OdpsNbError):  # errors in skipped bytes do not matter
                 while left <= WORTH_READING and self._done == number:
                     self._advance()
         if self._done == number:
@@ -138,7 +138,7 @@ class BlobBatch:
         self._attempts.progressed()
 
     def close(self) -> None:
-        """Free the connection. Idempotent."""
+        """Release the connection. Idempotent."""
         self._drop()
         self._attempts.stop()
 
@@ -180,7 +180,7 @@ class BlobBatch:
             raise error
 
     def _note_damage(self, error: OdpsNbError) -> None:
-        """Remember the damaged blob; request fewer at a time when it fails again.
+        """Record the damaged blob; request fewer blobs at a time if it fails again.
 
         A chunk is verified as a whole, so any of its blobs may be the damaged one.
         """
@@ -220,7 +220,7 @@ class BlobBatch:
 
     def _open(self) -> _Answer:
         asked = tuple(self._unique[self._done : self._done + self._window])
-        # One reference is answered without a frame: asked for twice, it has one.
+        # A single reference has no frame in the response, so it is requested twice.
         named = asked * 2 if len(asked) == 1 and self._framed else asked
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
@@ -230,7 +230,7 @@ class BlobBatch:
             self._delivered.restart()
             framed, doubled = len(named) > 1, len(named) > len(asked)
             return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
-        except BaseException:  # an interrupt
+        except BaseException:  # including an interrupt
             response.close()
             raise
 
@@ -260,11 +260,11 @@ class BlobBatch:
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer, length: int) -> None:
-        # Only the end of the body proves the last blob, unless a second copy of it follows.
+        # Only the end of the body proves that the last blob is complete, unless a copy follows it.
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response holds more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
-            with contextlib.suppress(OdpsNbError):  # of a copy that is not needed
+            with contextlib.suppress(OdpsNbError):  # errors in the unused copy do not matter
                 for _ in answer.events:
                     pass
         self._drop()
@@ -276,7 +276,7 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Return the note that names a reference of the whole job."""
+    """Return a note with the index of a reference in the whole job."""
     return f"blob {place} of the references"
 
 
@@ -287,7 +287,7 @@ def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> 
         status=error.status,
         code=error.code,
         request_id=error.request_id,
-        hint="references are those of rows read from this project; the row may be gone",
+        hint="use references from rows of this project; the row may have been deleted",
     )
     made.add_note(place)
     return made

@@ -1,7 +1,7 @@
-"""One blob as a file that is read front to back.
+"""Reads one blob as a file, front to back.
 
-Every byte that `read` returns was verified; memory holds one piece at a time. After a broken
-connection the blob is requested again: bytes delivered before are compared and skipped.
+Every byte that `read` returns is verified; memory holds one piece at a time. After a broken
+connection the blob is requested again; bytes already delivered are compared and skipped.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 
 
 class PieceFile(io.RawIOBase):
-    """Base class of binary files whose bytes arrive in pieces, front to back; holds one piece.
+    """Base class of binary files whose bytes arrive front to back, one piece in memory at a time.
 
-    Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
+    Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error when it is closed."""
+    """Hint of the error raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()
         self._piece = memoryview(b"")
-        self._at = 0  # bytes that were read
+        self._at = 0  # bytes already read
 
     @abstractmethod
     def _next_piece(self) -> bytes | memoryview | None:
@@ -47,11 +47,11 @@ class PieceFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read so far."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, unless the blob ends first; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes."""
         view = memoryview(buffer).cast("B")
         at = 0
         while at < len(view) and self._load():
@@ -63,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``."""
+        """Return ``size`` bytes, fewer only at the end; all that remain if negative or ``None``."""
         if size is None or size < 0:
             return self.readall()
         buffer = bytearray(size)
@@ -72,23 +72,23 @@ class PieceFile(io.RawIOBase):
         return bytes(buffer)
 
     def readall(self) -> bytes:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """Iterate over what is left, in pieces as they arrive."""
+        """Iterate over the remaining bytes, in pieces as they arrive."""
         while self._load():
             piece, self._piece = self._piece, memoryview(b"")
             self._at += len(piece)
             yield bytes(piece)
 
     def close(self) -> None:
-        """Drop what was not read. Idempotent."""
+        """Drop unread bytes. Idempotent."""
         self._piece = memoryview(b"")
         super().close()
 
     def _load(self) -> bool:
-        """Load the next piece if none is left; return ``False`` at the end."""
+        """Load the next piece if the current one is used up; return ``False`` at the end."""
         if self.closed:
             raise StateError("the blob is closed", hint=self.when_closed)
         while not self._piece:
@@ -102,7 +102,7 @@ class PieceFile(io.RawIOBase):
 class BlobFile(PieceFile):
     """A binary file of one blob: `read`, `readinto`, `close`; no seeking.
 
-    Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
+    Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     def __init__(
@@ -120,29 +120,29 @@ class BlobFile(PieceFile):
         self._tracker = tracker or ProgressTracker("blobs", attempts.what)
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
-        self._delivered = DeliveredPrefix()  # verified bytes, those in the piece included
+        self._delivered = DeliveredPrefix()  # verified bytes, including the current piece
         self.reference: BlobReference = request.references[0]
         """The reference of this blob."""
         self.size: int | None = None
-        """Size in bytes; ``None`` while it is unknown, known at the end at the latest."""
+        """Size in bytes; ``None`` until it is known, at the latest at the end."""
         self.verified: bool = False
-        """Whether all of it was read, and its checksums and length match."""
+        """Whether the whole blob was read, and its checksums and length match."""
         self._ended = False
 
     def receive_freely(self) -> None:
-        """Receive ahead as fast as the line allows, where `open_blob` bounded it."""
-        self._attempts.receive_buffer = None  # of a connection after this one
+        """Receive ahead without the bound that `open_blob` set."""
+        self._attempts.receive_buffer = None  # for later connections
         if self._response is not None:
             self._response.receive_freely()
 
     def close(self) -> None:
-        """Free the connection. Idempotent."""
+        """Release the connection. Idempotent."""
         self._drop()
         self._attempts.stop()
         super().close()
 
     def start(self) -> BlobFile:
-        """Send the request, so that a missing blob is known at once."""
+        """Send the request, so that a missing blob raises at once; return this file."""
         try:
             self._attempts.run(self._open, idempotent=True)
         except NotFoundError as error:
@@ -155,7 +155,7 @@ class BlobFile(PieceFile):
         return f"<BlobFile {self.reference!r} {size}, {state}>"
 
     def _open(self) -> None:
-        self._drop()  # of an attempt that failed after its response had come
+        self._drop()  # a failed attempt may have left a response
         response = self._storage.open(self._request, attempts=self._attempts)
         self._response = response
         self._events = blob_events(response, 1, max_blob=self._max_blob)
@@ -164,7 +164,7 @@ class BlobFile(PieceFile):
 
     def _next_piece(self) -> memoryview | None:
         """Return the next verified piece; ``None`` at the end of the blob."""
-        self._attempts.progressed()  # the time that the reader took was not spent on tries
+        self._attempts.progressed()  # exclude the reader's time from the deadline
         while not self._ended:
             try:
                 if self._response is None:
@@ -215,9 +215,9 @@ def open_blob(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobFile:
-    """Open a blob as a file; the caller closes it. Costs one request.
+    """Open a blob as a file, with one request; the caller closes it.
 
-    The kernel receives at most ``receive_buffer`` bytes ahead of the reader; ``None``: any number.
+    The kernel receives at most ``receive_buffer`` bytes ahead of the reader; ``None``: no bound.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

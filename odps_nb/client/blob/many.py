@@ -1,4 +1,4 @@
-"""Blobs by reference: many at once, or one with its metadata (``docs/protocol.md`` section 6).
+"""Fetches blobs by reference: many, or one with its metadata (``docs/protocol.md`` section 6).
 
 Order, number, checksums and lengths are verified; a broken response is resumed at the blob that
 failed.
@@ -37,12 +37,12 @@ def iter_blobs(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[BlobRecord, None, None]:
-    """Iterate over one record per reference, in order; an empty blob is a blob.
+    """Iterate over one record per reference, in order; an empty blob has a record, too.
 
     Leaving the iterator early closes its connections and joins its threads. A request has at most
-    ``batch_count`` references, each once. ``max_bytes`` of blobs may wait for the consumer, and one
-    blob has at most ``max_blob``. ``metadata``: media type and file name are wanted of a single
-    blob, too, which is then requested twice to come in a frame.
+    ``batch_count`` distinct references. At most ``max_bytes`` of blobs wait for the consumer, and
+    one blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name of a
+    single blob, too, which is then requested twice so that it arrives in a frame.
     """
     wanted = list(references)
     framed = metadata or len(wanted) > 1
@@ -71,11 +71,11 @@ def iter_blobs_or_errors(
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
 ) -> Generator[BlobRecord | NotFoundError | ProtocolError, None, None]:
-    """Iterate over one record with metadata per reference, in order, or the error of its blob.
+    """Iterate over one record with metadata, or the error of its blob, per reference, in order.
 
-    A blob that is unknown, too large or stays damaged costs its own place only: the other blobs
-    of its request are asked for one by one. Errors that are not about a single blob (no
-    connection, no right, a failing service) are raised. Each reference is named once.
+    An unknown, oversized or repeatedly damaged blob affects only its own position: the other
+    blobs of its request are fetched one by one. Errors that do not concern a single blob (no
+    connection, missing permission, failing service) are raised. References must be distinct.
     """
     fetch = partial(_fetch, storage, references, compression, max_blob, True, tracker)
     bounds = plan_batches(len(references), count=batch_count, at_least=BLOB_WORKERS)
@@ -125,7 +125,7 @@ def _outcomes(
     high: int,
     cancel: CancelToken,
 ) -> Iterator[BlobRecord | NotFoundError | ProtocolError]:
-    """Fetch a range of references in one request; after an error in it the rest one by one."""
+    """Fetch a range of references in one request; after an error, fetch the rest one by one."""
     at = low
     try:
         for record in fetch(low, high, cancel):
@@ -140,9 +140,9 @@ def _outcomes(
 
 
 def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:
-    """Cut ``[0, total)`` into ``at_least`` ranges or more, of at most ``count`` items.
+    """Cut ``[0, total)`` into at least ``at_least`` ranges of at most ``count`` items.
 
-    No range has one item unless ``total`` is 1: a single blob would come without its metadata.
+    No range has one item unless ``total`` is 1, because a single blob comes without metadata.
     """
     number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
     edges = [total * n // number for n in range(number + 1)]

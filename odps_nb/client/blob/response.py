@@ -1,7 +1,7 @@
-"""One ``BlobRead`` response as verified events (``docs/protocol.md`` sections 6.3, 6.4).
+"""Decodes one ``BlobRead`` response to verified events (``docs/protocol.md`` sections 6.3, 6.4).
 
-Feeds a response body to the decoders of ``wire``; adds the request id to errors, and checks the
-length that HTTP itself states. Also fetches size, type and name of a blob without its bytes.
+Feeds a response body to the decoders of ``wire``, adds the request id to errors, and checks the
+length that HTTP states. Also fetches size, type and name of a blob without its content.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from odps_nb.wire.frames import BlobEvent, BlobStart
 from odps_nb.wire.layers import BlobBodyDecoder
 
 MAX_BLOB = 1 << 40
-"""Bytes of one blob that are accepted."""
+"""Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""Bytes that are read to the end of a response sooner than a new connection is made."""
-_AROUND = 1 << 20  # bytes that header and footer of one blob may add, generously
+"""Maximum bytes to read to the end of a response in order to reuse its connection."""
+_AROUND = 1 << 20  # generous bound of the header and footer of one blob, in bytes
 
 
 def blob_events(
@@ -50,7 +50,7 @@ def blob_events(
 
 
 def raw_size(response: HttpResponse) -> int | None:
-    """Return the size of a single blob in bytes, where Content-Length implies it."""
+    """Return the size of a single blob in bytes if Content-Length implies it."""
     coding = from_http_name(response.headers.get("content-encoding"))
     if response.length is None or coding is not Compression.NONE:
         return None
@@ -74,20 +74,20 @@ class DeliveredPrefix:
 
     def __init__(self) -> None:
         self.size: int = 0
-        self._crc = self._seen = 0  # of the given bytes, and of those that came again
-        self._left = 0  # given bytes that have not come again
+        self._crc = self._seen = 0  # CRCs of the delivered bytes and of those read again
+        self._left = 0  # delivered bytes not read again yet
 
     def add(self, data: bytes | memoryview) -> None:
-        """Count bytes that are delivered to the caller."""
+        """Count bytes delivered to the caller."""
         self.size += len(data)
         self._crc = crc32c(data, self._crc)
 
     def restart(self) -> None:
-        """Start over: the blob is read again from its first byte."""
+        """Start again at the first byte of the blob."""
         self._left, self._seen = self.size, 0
 
     def skip_delivered(self, data: bytes | memoryview) -> memoryview:
-        """Return the part of the next bytes that was not delivered yet."""
+        """Return the part of ``data`` that was not delivered before."""
         view = memoryview(data)
         if not self._left:
             return view
@@ -99,7 +99,7 @@ class DeliveredPrefix:
         return new
 
     def finish(self) -> None:
-        """End the blob; raise if it is shorter than what was delivered before."""
+        """Check that the blob is not shorter than what was delivered before."""
         if self._left:
             self._require_same()
 
@@ -123,7 +123,7 @@ class BlobHead:
 
 
 def head_of(start: BlobStart) -> BlobHead:
-    """Return the head that the first event of a blob in a frame has."""
+    """Return size, media type and name from the first event of a framed blob."""
     return BlobHead(
         size=start.length or 0,
         mime_type=start.content_type or "",
@@ -139,10 +139,10 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Return the head of a blob; one request, closed after the head of the first frame.
+    """Fetch size, media type and name of a blob with one request, closed after the first header.
 
-    Only frames carry type and name, and the response to a single reference has no frame: the
-    reference is requested twice. ``receive_buffer`` is that of `open_blob`.
+    Only frames carry type and name, and the response to a single reference has no frame, so the
+    reference is requested twice. ``receive_buffer`` is as for `open_blob`.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

@@ -1,4 +1,4 @@
-"""One blob as a file with `seek`: fetched bytes are kept, since a blob is sent from its start."""
+"""Opens one blob as a file with `seek`; fetched bytes are kept, since blobs have no ranges."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 MEMORY = 8 << 20
-"""Bytes of a blob that stay in memory; with one more, all of it is in a file."""
+"""Maximum bytes of a blob kept in memory; a larger blob is kept in a file."""
 _PIECE = 1 << 20
 
 
 class Spool(CachedBlob):
-    """Bytes that arrive front to back: some in memory, more in an unnamed file."""
+    """Bytes that arrive front to back: kept in memory, or in an unnamed file if there are many."""
 
     def __init__(self, *, memory: int = MEMORY) -> None:
         super().__init__(io.BytesIO(), 0)
@@ -39,11 +39,11 @@ class Spool(CachedBlob):
 
     @property
     def on_disk(self) -> bool:
-        """Whether they are in a file."""
+        """Whether the bytes are in a file."""
         return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
-        """Add bytes; after an error or an interrupt none of them is there."""
+        """Append bytes; after an error or an interrupt, none of them is kept."""
         try:
             if not self.on_disk and self.size + len(piece) > self._memory:
                 self._move()
@@ -65,10 +65,10 @@ class Spool(CachedBlob):
             yield bytes(piece)
 
     def _move(self) -> None:
-        # unbuffered: a forked child would write the rest of a buffer again
+        # unbuffered: otherwise a forked child would write the rest of the buffer again
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
-            assert isinstance(self._file, io.BytesIO)  # it is moved once
+            assert isinstance(self._file, io.BytesIO)  # moved only once
             with self._file.getbuffer() as held:
                 _write(file, held[: self.size])
         except BaseException:
@@ -85,22 +85,22 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 
 RECEIVE_BUFFER = 128 << 10
-"""Bytes that the kernel may receive ahead, while not all of the blob is wanted."""
-_AHEAD = 64 << 10  # fetched with what was asked for: the end of a file is not always read
+"""Bytes that the kernel may receive ahead until the whole blob is wanted."""
+_AHEAD = 64 << 10  # read ahead; small, since a file is not always read to its end
 
 
 class SeekableBlob(io.RawIOBase):
     """A binary file of one blob that can seek: for zipfile, Pillow, pyarrow, PyAV and others.
 
     Made by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. Every byte that it
-    returns was verified. Threads may share it; a forked child opens its own.
+    returns is verified. Threads may share it; a forked child opens its own.
 
-    Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more (beyond
-    the first 8 MiB, what the system receives ahead: some MiB): the protocol has no ranges. Fetched
-    bytes are kept until `close`, 8 MiB in memory, more in an unnamed temporary file. `seek` fetches
-    nothing, but from the end (``whence=2``) it may ask for the size, with one small request.
+    Reading fetches the blob from its first byte to the requested one, because the protocol has no
+    ranges, and at most 1 MiB more (beyond the first 8 MiB: what the system receives ahead, some
+    MiB). Fetched bytes are kept until `close`: 8 MiB in memory, more in an unnamed temporary file.
+    `seek` fetches nothing, but from the end (``whence=2``) it may send a request for the size.
 
-    `read` gives fewer bytes than asked for only at the end.
+    `read` returns fewer bytes than requested only at the end.
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class SeekableBlob(io.RawIOBase):
         self._stream: BlobFile | None = None
         self._whole = fetch is None
         self.verified: bool = self._whole
-        """Whether all of it is here, and its checksums and length match."""
+        """Whether the whole blob was fetched, and its checksums and length match."""
         self._size = kept.size if self._whole else None
         self._at = 0
         self._lock, self._home = threading.RLock(), Home()
 
     def start(self) -> SeekableBlob:
-        """Send the request, so that a missing blob is known at once."""
+        """Send the request, so that a missing blob raises at once; return this file."""
         if self._fetch is not None:
             self._stream = self._fetch()
             self._size = self._stream.size
@@ -134,17 +134,17 @@ class SeekableBlob(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Size in bytes; costs one small request where it is not known yet."""
+        """Size in bytes; sends one small request if it is unknown."""
         self._require_open()
         with self._lock:
             if self._size is None and self._ask_size is not None:
                 self._size = self._ask_size()
-            assert self._size is not None  # a whole one has it
+            assert self._size is not None  # known once the blob is whole
             return self._size
 
     @property
     def fetched(self) -> int:
-        """Number of bytes that are here, counted from the first."""
+        """Number of bytes fetched so far, from the start."""
         return self._kept.size
 
     def readable(self) -> bool:
@@ -156,16 +156,16 @@ class SeekableBlob(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the place of the next byte that `read` returns."""
+        """Return the position of the next byte that `read` returns."""
         self._require_open()
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Set the place of the next `read`, and return it; `ValueError` for a negative place."""
+        """Set and return the position of the next `read`; `ValueError` for a negative one."""
         self._require_open()
         with self._lock:
             if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
-                raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+                raise ValueError(f"whence must be 0, 1 or 2, not {whence!r}")
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
             place = offset + (self.size if base is None else base)
             if place < 0:
@@ -174,9 +174,9 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``.
+        """Return ``size`` bytes, fewer only at the end; all that remain if negative or ``None``.
 
-        After an error a later read tries again.
+        After an error, the next read retries.
         """
         self._require_open()
         with self._lock:
@@ -188,22 +188,22 @@ class SeekableBlob(io.RawIOBase):
             return bytes(wanted)
 
     def readall(self) -> bytes:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         return self.read(-1)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, as `read` does; wrappers for text ask for this."""
+        """Return up to ``size`` bytes, as `read` does; text wrappers call it."""
         return self.read(_PIECE if size < 0 else size)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, unless the blob ends first; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes."""
         self._require_open()
         with self._lock, memoryview(buffer).cast("B") as view:
             self._reach(self._at + len(view))
             return self._take(view)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """Return some of the next bytes without moving on, at least one unless it is the end."""
+        """Return some of the next bytes without moving the position; empty only at the end."""
         self._require_open()
         with self._lock:
             at, data = self._at, self.read(max(1, min(size, _PIECE)) if size else 8192)
@@ -211,7 +211,7 @@ class SeekableBlob(io.RawIOBase):
             return data
 
     def close(self) -> None:
-        """Free the connection and what was kept. Idempotent."""
+        """Release the connection and the kept bytes. Idempotent."""
         if self.closed:
             return
         if not self._home.is_here:  # a thread of the parent may have held the lock
@@ -228,7 +228,7 @@ class SeekableBlob(io.RawIOBase):
         return f"<SeekableBlob {self.reference!r} {size}, {state}>"
 
     def _require_open(self) -> None:
-        self._home.require("this file")  # a child would move the place in its parent's file
+        self._home.require("this file")  # a child would move the position of its parent's file
         if self.closed:
             raise StateError("the blob is closed", hint="open it again")
 
@@ -240,7 +240,7 @@ class SeekableBlob(io.RawIOBase):
     # -- fetching -----------------------------------------------------------------------------
 
     def _reach(self, end: int | None) -> None:
-        """Fetch up to byte ``end``, and the little after it; ``None``: to the end."""
+        """Fetch up to byte ``end`` and a little beyond; ``None`` fetches to the end."""
         if self._whole or (end is not None and end <= self._kept.size):
             return
         goal = None if end is None else end + _AHEAD
@@ -248,7 +248,7 @@ class SeekableBlob(io.RawIOBase):
             goal = None
         try:
             stream = self._open_stream()
-            # So long, it is no head: bounded, a line of 40 ms brings a few megabytes a second.
+            # The reader wants more than a header: a small receive buffer would slow it down.
             if goal is None or self._kept.size >= MEMORY:
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
@@ -258,10 +258,10 @@ class SeekableBlob(io.RawIOBase):
             raise
 
     def _fetch_piece(self, stream: BlobFile, goal: int | None) -> None:
-        assert isinstance(self._kept, Spool)  # it is not whole
+        assert isinstance(self._kept, Spool)  # the blob is not whole yet
         end = goal
         if end is None and self._size is not None:
-            end = self._size + 1  # one more than there are: fewer that come are the end
+            end = self._size + 1  # one byte more than the blob has, to reach its end
         left = _PIECE if end is None else end - self._kept.size
         wanted = max(1, min(_PIECE, left))
         piece = stream.read(wanted)
@@ -272,7 +272,7 @@ class SeekableBlob(io.RawIOBase):
     def _finish(self, stream: BlobFile, kept: Spool) -> None:
         if self._size is not None and kept.size != self._size:
             raise TruncatedError(
-                f"the blob has {kept.size:,} bytes where its head says {self._size:,}",
+                f"the blob has {kept.size:,} bytes, but its header states {self._size:,}",
                 expected=self._size,
                 actual=kept.size,
                 hint="read it again; if that does not help, tell the owner of the table",
@@ -287,7 +287,7 @@ class SeekableBlob(io.RawIOBase):
         if self._stream is None and self._fetch is not None:
             self._stream = self._fetch()
             self._skip_kept(self._stream)
-        assert self._stream is not None  # it is not whole
+        assert self._stream is not None  # the blob is not whole yet
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
@@ -297,7 +297,7 @@ class SeekableBlob(io.RawIOBase):
             count = self._kept.read_at(place, memoryview(before))
             if stream.read(count) != before[:count]:
                 raise ChecksumError(
-                    "the blob is another one than before",
+                    "the blob has changed since it was opened",
                     offset=place,
                     hint="open it again",
                 )
@@ -316,9 +316,9 @@ def open_seekable(
     cache: BlobCache | None,
     ask_size: Callable[[], int] | None,
 ) -> SeekableBlob:
-    """Open a blob as a file that can seek, from the cache if it is there; else one request.
+    """Open a seekable blob, from the cache if it is there; otherwise with one request.
 
-    ``ask_size`` is called when the size matters and is not known.
+    ``ask_size`` is called if the size is needed and unknown.
     """
     found = None if cache is None else cache.find(reference)
     if found is not None:
@@ -345,7 +345,7 @@ def open_seekable(
 def read_whole(
     storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
 ) -> bytes:
-    """Return all bytes of a blob, from the cache if it is there; else one request."""
+    """Return all bytes of a blob, from the cache if it is there; otherwise with one request."""
     found = None if cache is None else cache.find(reference)
     if found is not None:
         with SeekableBlob(reference, found) as file:

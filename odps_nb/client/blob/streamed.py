@@ -1,4 +1,4 @@
-"""Many blobs of any size in order, each as a file until the next one is taken.
+"""Iterates over blobs of any size in order, each one a file until the next one is taken.
 
 Several requests fetch them concurrently. The bytes that wait for the consumer are bounded: a blob
 that is larger than memory arrives in pieces.
@@ -23,15 +23,15 @@ from odps_nb.terms import BlobReference, Compression, format_bytes
 
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
-GLANCE_BYTES = 1 << 16  # about as much as tells what a blob is
+GLANCE_BYTES = 1 << 16  # usually enough to recognise the type of a blob
 FIRST_COUNT = 8
 
 
 class StreamedBlob(PieceFile):
     """The current blob of a stream of blobs: a binary file, closed when the next one is taken.
 
-    Its bytes are verified block by block; that all of them came, and that its own checksum
-    holds, is proved when `verified` has become true. What is not read is skipped.
+    Its bytes are verified block by block; `verified` becomes true once the whole blob has arrived
+    and its own checksum matches. Unread bytes are skipped.
     """
 
     when_closed: ClassVar[str] = (
@@ -45,9 +45,9 @@ class StreamedBlob(PieceFile):
         self.reference: BlobReference = reference
         """The reference of this blob."""
         self.positions: tuple[int, ...] = tuple(positions)
-        """Its positions in the list of references; several if it is named more than once."""
+        """Its positions in the list of references; several if the reference is repeated."""
         self.verified: bool = False
-        """Whether it arrived whole, and its checksums and length match."""
+        """Whether the whole blob arrived, and its checksums and length match."""
         self._parts = parts
         self._first: BlobPart | None = None
         self._head: BlobHead | None = None
@@ -55,7 +55,7 @@ class StreamedBlob(PieceFile):
         self._failure: BaseException | None = None
 
     def open(self) -> StreamedBlob:
-        """Wait for the head and the first bytes, if they have not come; return itself."""
+        """Wait for the header and the first bytes if necessary; return this file."""
         if self._head is None:
             if self.closed:
                 raise StateError("the blob is closed", hint=self.when_closed)
@@ -65,7 +65,7 @@ class StreamedBlob(PieceFile):
 
     @property
     def known(self) -> BlobHead | None:
-        """Size, media type and file name if they have come already; sends no request."""
+        """Size, media type and file name if they have already arrived; sends no request."""
         return self._head
 
     @property
@@ -82,16 +82,16 @@ class StreamedBlob(PieceFile):
 
     @property
     def mime_type(self) -> str:
-        """The media type that the uploader stated; empty if none. Not to be trusted."""
+        """The media type that the uploader stated; empty if none. Untrusted."""
         return self.head.mime_type
 
     @property
     def file_name(self) -> str:
-        """The file name that the uploader stated; empty if none. Not to be trusted."""
+        """The file name that the uploader stated; empty if none. Untrusted."""
         return self.head.file_name
 
     def skip_rest(self) -> None:
-        """Fetch and verify what was not read, drop it, and close the blob."""
+        """Fetch, verify and drop the unread bytes, and close the blob."""
         while not self.closed and self._next_piece() is not None:
             pass
         self.close()
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # A caller that suppresses the error of a blob gets it again: no later blob has arrived.
+        # If the caller suppressed the error of a blob, raise it again: no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -146,7 +146,7 @@ class ReferenceRanges:
         self._bytes = self._blobs = 0
 
     def record(self, size: int, *, blobs: int) -> None:
-        """Count bytes and completed blobs; from any thread, need not be exact."""
+        """Count bytes and completed blobs, from any thread; need not be exact."""
         self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -177,19 +177,19 @@ def iter_streamed_blobs(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs in order, each once; taking the next one closes the one before.
+    """Iterate over blobs in order, each once; taking the next one closes the previous one.
 
     Leaving the iterator early closes its connections and joins its threads.
 
     Parameters
     ----------
     positions
-        What to fetch, in this order, with the positions in the caller's list of references.
+        References to fetch, in this order, with their positions in the caller's list.
     batch_count, workers
-        References per request at most, and requests at a time. Requests are cut so that their
-        blobs fill about ``waiting_bytes``.
+        Maximum references per request, and number of concurrent requests. Each request is sized
+        so that its blobs fill about ``waiting_bytes``.
     waiting_bytes
-        Bytes of blobs that may wait for the consumer; each worker holds one more piece.
+        Maximum bytes of blobs that wait for the consumer; each worker holds one more piece.
     piece_bytes
         Size in bytes of the pieces of larger blobs.
     """
@@ -247,11 +247,11 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to look at, in order; taking the next one leaves the one before.
+    """Iterate over blobs to inspect, in order; taking the next one leaves the previous one.
 
-    Nothing is requested before a head or bytes are wanted. Where much of a blob is not read, its
-    connection is closed, and the blobs after it are requested anew. An error of one blob is raised
-    by that one alone; the others can be read. Memory holds one piece of about 64 KiB.
+    Nothing is requested before a header or bytes are needed. If much of a blob is left unread, its
+    connection is closed, and later blobs are requested again. Only the failed blob raises its
+    error; the others can be read. Memory holds one piece of about 64 KiB.
     """
     token = storage.operation(cancel)
     at = 0
@@ -273,7 +273,7 @@ def iter_glances(
 
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
-    """Return the first ones, up to one that comes again: a response has each of them once."""
+    """Return the references before the first repeated one: a response has each of them once."""
     found: dict[BlobReference, None] = {}
     for reference in references:
         if reference in found:

@@ -1,7 +1,7 @@
 """Uploads blobs (``docs/protocol.md`` sections 6.1 and 6.2).
 
-Many small ones share a request, a large one is streamed alone; memory holds pieces, never a
-whole file. Number, size and MD5 in the response must agree with what was sent.
+Many small blobs share a request; a large one has its own. Memory holds pieces, never a whole
+file. Number, size and MD5 in the response must match what was sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odps_nb.wire.frames import FrameEncoder, FrameHeader
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18
-SPOOLED = 8 * 2**20  # bytes of a file without seek that stay in memory
+SPOOLED = 8 * 2**20  # bytes of a file without seek that are kept in memory
 MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
@@ -40,7 +40,7 @@ BlobItem = tuple[BlobContent, str | None, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The content of a blob, readable any number of times for retries. ``size`` is in bytes."""
+    """The content of a blob, readable several times for retries; ``size`` is in bytes."""
 
     content: Any
     start: int
@@ -50,19 +50,19 @@ class _Source:
     is_copy: bool = False
 
     def let_go(self) -> None:
-        """Delete the temporary copy of a stream; hundreds of them would hold gigabytes."""
+        """Delete the temporary copy of a stream, because hundreds of them would hold gigabytes."""
         if self.is_copy:
             self.content.close()
 
     @property
     def is_bare(self) -> bool:
-        """Whether it has neither a media type nor a file name."""
+        """Whether the blob has neither a media type nor a file name."""
         return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Iterate over the content from its beginning, exactly ``size`` bytes of it.
+        """Iterate over exactly ``size`` bytes of the content, from its beginning.
 
-        What is read of a file is ``bytes``, which go to the socket as they are, uncopied.
+        Files are read as ``bytes``, which go to the socket without a copy.
         """
         if isinstance(self.content, memoryview):
             for at in range(0, self.size, PIECE):
@@ -92,8 +92,8 @@ class _Source:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file unbuffered; `OSError` for a pipe, device or folder. Never waits for a writer."""
-    file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  the caller's
+    """Open a file unbuffered, without waiting; `OSError` for a pipe, device or folder."""
+    file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is not a file with content", str(path))
@@ -106,7 +106,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def _told_of(path: Path) -> Iterator[None]:
-    """Raise an `ArgumentError` that names the file in place of an `OSError`."""
+    """Raise an `ArgumentError` that names the file instead of an `OSError`."""
     try:
         yield
     except OSError as error:
@@ -130,7 +130,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
-            f"a blob cannot be made of a {type(content).__name__}",
+            f"a blob cannot be made from a {type(content).__name__}",
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
@@ -138,7 +138,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
     if is_copy:
         content = _spool(content, files)
     start = content.tell()
-    content.seek(0, io.SEEK_END)  # some files return nothing from it
+    content.seek(0, io.SEEK_END)  # the seek of some files returns None
     size = content.tell() - start
     return _Source(content=content, start=start, size=size, is_copy=is_copy, **known)
 
@@ -150,7 +150,7 @@ def _checked(source: _Source) -> _Source:
             f"{name or 'the content of a blob'} has {source.size:,} bytes; "
             "a BLOB holds 5 GiB at most",
             argument="data",
-            hint="write it in parts, a row each",
+            hint="split it into several rows",
         )
     return source
 
@@ -159,7 +159,7 @@ def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
     """Copy a stream that cannot be rewound, so that it can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
-    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # beyond it is refused anyway
+    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # more is rejected anyway
         copy.write(data)
     copy.seek(0)
     return copy
@@ -184,7 +184,7 @@ class BlobUploader:
 
     storage: StorageClient
     stream: Mapping[str, Any]
-    """What each request says of the write stream: table, session, id, version, route token."""
+    """Fields that identify the write stream in each request: table, session, id, version, token."""
     partition: PartitionSpec
     column_id: int
     compression: Compression = Compression.NONE
@@ -204,7 +204,7 @@ class BlobUploader:
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries: a blob uploaded twice does no harm."""
+        """Upload one group in one request, with retries: uploading a blob twice is harmless."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",
@@ -243,7 +243,7 @@ class BlobUploader:
     def _check(self, answer: WriteBlobAnswer, group: list[_Source]) -> None:
         if len(answer.references) != len(group):
             raise FramingError(
-                f"the answer names {len(answer.references)} references for {len(group)} blobs"
+                f"the response has {len(answer.references)} references for {len(group)} blobs"
             )
         size = sum(source.size for source in group)
         if answer.size is not None and answer.size != size:
@@ -254,7 +254,7 @@ class BlobUploader:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Count blobs as progress; ``compared``: the server compared checksums, or sent its own."""
+        """Count blobs as progress; ``compared``: checksums were compared by the server or here."""
         size = sum(source.size for source in group)
         self.tracker.add(
             items=len(group),
@@ -277,7 +277,7 @@ class _Body:
         self._encoder: Encoder | None = encoder(compression) if coded else None
 
     def single(self, source: _Source) -> WriteBlobAnswer:
-        """Send the bare bytes of one blob; the server's MD5 of them must be ours."""
+        """Send the bare bytes of one blob; the MD5 that the server returns must match."""
         digest = hashlib.md5(usedforsecurity=False)
         self._sending.begin(source.file_name, source.size)
         for piece in source.pieces():

@@ -1,6 +1,6 @@
 """Counts the attempts of one call, waits between them, and reports them as progress.
 
-A resumed stream shares one `Attempts` between opening and reading; rows that arrive reset it.
+A resumed stream uses one `Attempts` for opening and reading; arriving rows reset the count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one logical call, made by one thread; the first one has begun.
+    """The attempts of one logical call, made by one thread; begins with the first attempt.
 
     ``what`` names the call in notes, log lines and events. Everything that the call sends runs
     under ``scope``, so that `stop` reaches it after an interrupt.
@@ -50,11 +50,11 @@ class Attempts:
     """Whether a 429 is retried until the deadline: giving up would lose what was done so far."""
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the running attempt, from 0, over the whole call."""
+    """Number of the current attempt, from 0, counted over the whole call."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """429s while other splits progress: counted apart, bounded by the deadline only."""
+    """429s received while other splits progress: counted separately, bounded by the deadline."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,12 +82,12 @@ class Attempts:
                     self.again(error, idempotent=idempotent)
 
     def progressed(self) -> None:
-        """Reset the count: the next failure is the first."""
+        """Reset the count, so that the next failure is the first."""
         self._failed = self._refused = 0
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Free half of the attempts, as other calls of the job made progress; waits stay long."""
+        """Restore half of the attempts, as other calls of the job progress; waits stay long."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -101,8 +101,8 @@ class Attempts:
     ) -> None:
         """Wait until the next attempt, or raise ``error`` with a note about the attempts.
 
-        ``resume`` says where the next attempt resumes, if not at the beginning; ``patient`` is as
-        the attribute, for this failure.
+        ``resume`` names where the next attempt resumes, if not at the beginning; ``patient`` has
+        the meaning of the attribute, for this failure only.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
@@ -123,7 +123,7 @@ class Attempts:
         if delay is None:
             self.give_up(error, elapsed)
         self.index += 1
-        place = f"resuming at {resume}" if resume else f"try {self._tries + 1}"
+        place = f"resuming at {resume}" if resume else f"attempt {self._tries + 1}"
         line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
         _log.info("%s", line)
         if self.tracker is not None:
@@ -131,8 +131,8 @@ class Attempts:
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
-        """Raise ``error`` with a note that names the call, and counts the attempts if several."""
-        tries = "" if self._tries < 2 else f", {self._tries} tries"
+        """Raise ``error`` with a note that names the call, and its attempts if several."""
+        tries = "" if self._tries < 2 else f", {self._tries} attempts"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")
         raise error

@@ -22,7 +22,7 @@ class Stoppable(Protocol):
 class CancelToken:
     """Cancels the work registered with it, once and for good; thread-safe.
 
-    Cancelling ``parent`` cancels this token as well, not the other way round.
+    Cancelling ``parent`` cancels this token as well, but not the reverse.
 
     Examples
     --------
@@ -37,13 +37,13 @@ class CancelToken:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._watched: Living[Stoppable] = Living()
-        self._parent = parent  # which lives as long as its children: others watch it by it
+        self._parent = parent  # kept alive while it has children
         if parent is not None:
             parent.watch(self)
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Forget the registered work: it belongs to the parent process."""
+        """Clear the registered work: it belongs to the parent process."""
         was_cancelled = self.cancelled
         self._event, self._lock = threading.Event(), threading.Lock()
         self._watched = Living()
@@ -64,7 +64,7 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # of a parent token
+    stop = cancel  # called by a parent token
 
     def check(self) -> None:
         """Raise if cancelled."""
@@ -72,7 +72,7 @@ class CancelToken:
             raise CancelledError("stopped on request")
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until cancelled; return whether it is cancelled."""
+        """Wait for the given time, or until cancelled; return whether the token is cancelled."""
         return self._event.wait(seconds)
 
     def watch(self, one: Stoppable) -> None:

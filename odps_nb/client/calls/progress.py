@@ -1,4 +1,4 @@
-"""Counts the progress of an operation: workers add, a listener polls snapshots at its own pace."""
+"""Counts the progress of an operation: workers add counts, and a listener polls snapshots."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class _Silent:
 silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
-"""Values of ``progress=``: a listener, ``False`` for silence, otherwise the default."""
+"""Values of ``progress=``: a listener, ``False`` to show nothing, otherwise the default."""
 
 
 class Counts(TypedDict, total=False):
-    """What `ProgressTracker.add` counts."""
+    """Counters that `ProgressTracker.add` increases."""
 
     rows: int
     items: int
@@ -91,7 +91,7 @@ class Counts(TypedDict, total=False):
 
 
 class Totals(TypedDict, total=False):
-    """What `ProgressTracker.plan` sets; ``bytes_total`` is that of the contents of all items."""
+    """Totals that `ProgressTracker.plan` sets; ``bytes_total`` is the content of all items."""
 
     session_id: str | None
     rows_total: int | None
@@ -102,9 +102,9 @@ class Totals(TypedDict, total=False):
 class ProgressTracker:
     """Thread-safe counters of one operation; a context manager that starts and stops a listener.
 
-    Leaving the block normally, or an iteration early, ends in `Phase.DONE`; an interrupt or
-    `CancelledError` in `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message.
-    ``elapsed`` are the seconds for which the operation has already run.
+    The final phase is `Phase.DONE` after success or if an iteration is left early,
+    `Phase.CANCELLED` after an interrupt or `CancelledError`, else `Phase.FAILED` with a message.
+    ``elapsed`` is the number of seconds for which the operation has already run.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class ProgressTracker:
         if error is None:
             self.finish(Phase.DONE)
         elif isinstance(error, GeneratorExit):
-            self.finish(Phase.DONE, message="the rest was not wanted")
+            self.finish(Phase.DONE, message="stopped early by the caller")
         elif isinstance(error, (KeyboardInterrupt, CancelledError)):
             self.finish(Phase.CANCELLED)
         else:
@@ -174,15 +174,15 @@ class ProgressTracker:
             self._plan |= {name: value for name, value in known.items() if value is not None}
 
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
-        """Announce a split (or write stream) with its rows, where known."""
+        """Announce a split (or write stream) with its number of rows, if known."""
         with self._lock:
             one = SplitProgress(label=label, rows_total=rows)
             self._splits.setdefault(label, one)
 
     def add(self, *, split: str | None = None, **counts: Unpack[Counts]) -> None:
-        """Add to the counters, and to those of one split when named.
+        """Add to the counters, and to those of one split if it is named.
 
-        Pass negative numbers to take back what was counted wrongly.
+        Pass negative numbers to correct earlier counts.
         """
         with self._lock:
             for name, count in counts.items():
@@ -195,15 +195,15 @@ class ProgressTracker:
                 )
 
     def metered(self, wire_bytes: Callable[[], int]) -> AbstractContextManager[None]:
-        """Inside the block, snapshots include bytes that arrived and are not added yet.
+        """Inside the block, snapshots include bytes that have arrived but were not added yet.
 
-        A batch is counted once it is complete, which may take a minute on a slow network; its
-        bytes are visible here before that. ``wire_bytes`` must be quick, and ask no tracker.
+        A batch is counted when it is complete, which may take a minute on a slow network; until
+        then, its bytes are visible here. ``wire_bytes`` must be quick and must not use a tracker.
         """
         return self._during(self._meters, wire_bytes)
 
     def sending(self, one: Sending) -> AbstractContextManager[None]:
-        """Inside the block, snapshots include what a request sends that is not confirmed yet."""
+        """Inside the block, snapshots include bytes that were sent but not confirmed yet."""
         return self._during(self._sending, one)
 
     @contextmanager
@@ -223,12 +223,12 @@ class ProgressTracker:
             return self._counts["rows"]
 
     def correct_rows(self, rows: int) -> None:
-        """Set the number of rows that the caller got, where more had arrived than it needed."""
+        """Set the number of rows returned to the caller, if more arrived than it needed."""
         with self._lock:
             self._counts["rows"] = rows
 
     def restarted(self, why: str) -> None:
-        """Forget the rows that came, since all of them are read again; keep a line about why."""
+        """Reset the row count, because all rows are read again; add a line with the reason."""
         with self._lock:
             self._counts |= {"rows": 0, "decoded_bytes": 0, "complete_bytes": 0}
             self._splits.clear()
@@ -240,42 +240,42 @@ class ProgressTracker:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as completely read (or written); a part counts only if it was the last."""
+        """Mark a split as completely read (or written); of several parts, only the last counts."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._splits[label] = replace(one, done=True)
 
     def noted(self, what: str) -> None:
-        """Keep a line about an event that is neither a retry nor an error."""
+        """Add a line about an event that is neither a retry nor an error."""
         with self._lock:
             self._events.append(what)
 
     def remark(self, what: str) -> None:
-        """Set the text about the result, shown when the operation has succeeded."""
+        """Set the text about the result, shown if the operation succeeds."""
         with self._lock:
             self._remark = what
 
     def retried(self, what: str) -> None:
-        """Count a retry and keep its line."""
+        """Count a retry and add its line."""
         with self._lock:
             self._counts["retries"] += 1
             self._events.append(what)
 
     def resumed(self, what: str) -> None:
-        """Count a stream that was continued after a break and keep its line."""
+        """Count a stream that was resumed after a break, and add its line."""
         with self._lock:
             self._counts["resumes"] += 1
             self._events.append(what)
 
     def request(self, request_id: str | None) -> None:
-        """Remember the request id of an answer (the last few are kept)."""
+        """Record the request id of a response; only the latest few are kept."""
         if request_id:
             with self._lock:
                 self._request_ids.append(request_id)
 
     def finish(self, phase: Phase, *, message: str = "", error: str = "") -> None:
-        """End the operation once; later calls change nothing."""
+        """End the operation; only the first call has an effect."""
         with self._lock:
             if self._ended is not None:
                 return

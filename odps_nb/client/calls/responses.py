@@ -1,4 +1,4 @@
-"""Checks status and size of a response, also of one whose request is written piece by piece."""
+"""Checks status and size of responses, also of requests that are written piece by piece."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
 T = TypeVar("T")
 
-MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
+MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML response
 MAX_ERROR = 1 << 20
-# What services say that don't know it; the stock client falls back on these
-# (``docs/protocol.md`` section 2.3).
+# Texts in the errors of services without signature version 4, on which the stock client falls
+# back to version 2 (``docs/protocol.md`` section 2.3).
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
 def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
-    """Return a successful response; raise the error that any other one reports.
+    """Return a successful response; otherwise raise the error that it reports.
 
-    ``now`` is when it came, in seconds of the epoch.
+    ``now`` is the time of its arrival, in seconds since the epoch.
     """
     if 200 <= response.status < 300:
         return response
@@ -43,11 +43,11 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
 
 
 def doubt_version_4(error: ServiceError) -> None:
-    """Add a hint to errors of services that seem not to support signatures of version 4."""
+    """Add a hint to errors that suggest a service without signature version 4."""
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
-            "this service may not take signatures of version 4: connect without region=, "
-            "which signs with version 2"
+            "connect without region= to sign with version 2; this service may not support "
+            "signatures of version 4"
         )
 
 
@@ -59,7 +59,7 @@ def document(response: HttpResponse) -> bytes:
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
             raise OversizeError(
-                "the response is longer than a document may be",
+                "the response is too long for a document",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
                 request_id=response.request_id,
@@ -70,8 +70,8 @@ def document(response: HttpResponse) -> bytes:
 class CallUpload(Generic[T]):
     """A call whose request body is being written; leaving it without `finish` aborts.
 
-    `write` takes any buffer of bytes and blocks while the server is slow; failures while sending,
-    an early response included, are raised by the next `write` or by `finish`.
+    `write` accepts any bytes-like object and blocks while the server is slow; errors while sending,
+    including an early response, are raised by the next `write` or by `finish`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CallUpload(Generic[T]):
         return self._upload.sent_bytes
 
     def finish(self) -> T:
-        """End the body and return the server's answer; the same one if called again."""
+        """End the body and return the server's response; later calls return the same one."""
         if self._answer is None:
             with self._upload.finish() as response:
                 self._answer = self._decode(response)

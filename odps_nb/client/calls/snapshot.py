@@ -1,4 +1,4 @@
-"""Progress at one moment, as values: phase, counters, splits, and the items on their way."""
+"""Progress at one moment, as values: phase, counters, splits, and the items being sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STALL = 3.0
 
 
 class Pauses:
-    """Measures pauses between the calls of `quiet`.
+    """Measures pauses: the times during which the counts given to `quiet` do not change.
 
     Examples
     --------
@@ -25,10 +25,10 @@ class Pauses:
         self._seen: tuple[object, ...] = ()
         self._since = now
         self.stalled: float = 0.0
-        """Seconds of all pauses of at least `STALL` that are over."""
+        """Total seconds of all finished pauses of at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed; a change of the first one begins anew."""
+        """Return seconds since ``counts`` changed; a change of its first item starts anew."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -64,7 +64,7 @@ MOVING = (Phase.READING, Phase.WRITING, Phase.UPLOADING, Phase.FETCHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProgress:
-    """One split or stream: ``rows_total`` is ``None`` where the server does not say."""
+    """One split or stream; ``rows_total`` is ``None`` if the server does not report it."""
 
     label: str
     rows: int = 0
@@ -75,7 +75,7 @@ class SplitProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemProgress:
-    """A file or another item on its way: ``sent`` of ``size`` bytes of it have been sent."""
+    """A file or other item being sent: its ``size``, and the bytes ``sent`` so far."""
 
     name: str
     size: int
@@ -84,7 +84,7 @@ class ItemProgress:
 
 @dataclass(slots=True)
 class Sending:
-    """What one request has sent: ``payload`` of all items, the rest of the current one."""
+    """Bytes sent by one request: ``payload`` counts all items, other fields the current one."""
 
     wire_bytes: int = 0
     payload: int = 0
@@ -97,24 +97,23 @@ class Sending:
         self.name, self.size, self.sent = name or "", size, 0
 
     def add(self, payload: int) -> None:
-        """Count bytes of the item."""
+        """Count bytes of the current item."""
         self.sent += payload
         self.payload += payload
 
     def item(self) -> ItemProgress:
-        """Return the item that is on its way."""
+        """Return the item being sent."""
         return ItemProgress(name=self.name, size=self.size, sent=self.sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressSnapshot:
-    """All counters at one moment. Bytes are bytes, times are seconds.
+    """All counters at one moment; sizes are in bytes, times in seconds.
 
-    ``complete_bytes`` counts rows that were transferred whole: an Arrow stream up to its end
-    marker, with the expected rows but without a checksum. ``verified_bytes`` counts payload whose
-    checksums were compared (a blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes``
-    are those of uploaded blobs, of ``bytes_total``; ``moving`` has the files that are being
-    uploaded.
+    ``complete_bytes`` counts complete Arrow streams: with their end marker and the expected number
+    of rows, but without a checksum. ``verified_bytes`` counts payload whose checksums were compared
+    (a blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts bytes of
+    uploaded blobs, out of ``bytes_total``; ``moving`` lists the files being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
@@ -138,23 +137,23 @@ class ProgressSnapshot:
     resumes: int = 0
     elapsed: float = 0.0
     quiet: float = 0.0
-    """Seconds since a row or byte moved; 0 where none should, and where only tasks are counted."""
+    """Seconds since a row or byte was transferred; 0 if none is expected or only tasks count."""
     stalled: float = 0.0
-    """Seconds of earlier pauses of at least `STALL`."""
+    """Total seconds of earlier pauses of at least `STALL`."""
     started_at: float = 0.0
-    """When it began, in seconds of the epoch."""
+    """Start time, in seconds since the epoch."""
     session_id: str | None = None
     request_ids: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     message: str = ""
     error: str = ""
-    """Kind of the error that the caller gets; ``message`` is the text of it."""
+    """Type of the error that the caller gets; ``message`` is its text."""
 
     @property
     def fraction(self) -> float | None:
-        """Share done, in [0, 1]; ``None`` while it is unknown.
+        """Fraction done, in [0, 1]; ``None`` while it is unknown.
 
-        By bytes of items, rows, items, splits or tasks, in this order.
+        Measured by bytes of items, rows, items, splits or tasks: the first of these that is known.
         """
         for count, total in (
             (self.item_bytes, self.bytes_total),
@@ -169,7 +168,7 @@ class ProgressSnapshot:
 
     @property
     def eta(self) -> float | None:
-        """Seconds left at the average rate so far, pauses left out; ``None`` while unknown."""
+        """Estimated seconds left at the average rate, pauses excluded; ``None`` while unknown."""
         share = self.fraction
         if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
             return None

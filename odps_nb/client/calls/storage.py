@@ -1,6 +1,6 @@
 """Calls of the Storage API and the control plane: encode, sign, send, retry, decode.
 
-The only place where requests are signed. Keeps no session state: requests carry it.
+The only module that signs requests. It keeps no session state: requests carry it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""A service on this machine has answered a request within it."""
+"""Maximum response time in seconds of a service on this machine."""
 
 T = TypeVar("T")
 
@@ -69,8 +69,8 @@ T = TypeVar("T")
 class StorageClient:
     """Sends calls to the service; thread-safe. `close` frees its connections.
 
-    ``options`` are by default those of the profile, and ``retry`` is made of them. ``clock`` gives
-    seconds of the epoch for signatures, ``monotonic`` seconds for deadlines.
+    ``options`` default to those of the profile, and ``retry`` to a policy made of them. ``clock``
+    returns seconds since the epoch for signatures, ``monotonic`` seconds for deadlines.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class StorageClient:
         read_timeout: float | None = None,
         patient: bool = False,
     ) -> T:
-        """Send a request of the Storage API and return its answer, retried as the policy allows.
+        """Send a request of the Storage API and return its decoded response, with retries.
 
-        ``retry`` and ``read_timeout`` replace those of the client. Pass
-        `ClientOptions.work_timeout` where the service works before it answers. ``patient``: a 429
-        is retried until the deadline.
+        ``retry`` and ``read_timeout`` override those of the client. Pass
+        `ClientOptions.work_timeout` if the service works before it responds. ``patient``: retry a
+        429 until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -141,7 +141,7 @@ class StorageClient:
         return attempts.run(once, idempotent=request.idempotent)
 
     def open(self, request: StreamingCall, *, attempts: Attempts | None = None) -> HttpResponse:
-        """Send a request once and return the response, a stream; the caller closes it."""
+        """Send a request once and return the streaming response; the caller closes it."""
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
         return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
@@ -150,7 +150,7 @@ class StorageClient:
         """Begin a request whose body the caller writes. It is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # the service stores it, then answers
+        tries.read_timeout = self.options.work_timeout  # the service stores the body, then responds
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -172,7 +172,7 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> T:
-        """Send a request of the control plane and return its answer, with retries."""
+        """Send a control plane request and return its decoded response, with retries."""
         headers, body = self.rest(
             request.encode(scope=self._scope),
             tracker=tracker,
@@ -212,11 +212,11 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> SubmittedInstance:
-        """Start a SQL job, and return which instance it is.
+        """Start a SQL job and return its instance.
 
-        A job with a ``unique_id`` is sent again when its response is lost or cannot be read. The
-        error is ``in_doubt`` if an earlier request may have started the job, unless the service
-        refuses its text, which it then refused before.
+        A job with a ``unique_id`` is sent again if its response is lost or cannot be read. The
+        error is ``in_doubt`` if an earlier request may have started the job, but not if the service
+        rejects its text, because it then rejected the earlier request, too.
         """
         wire = self._scoped(request.encode(scope=self._scope))
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
@@ -254,7 +254,7 @@ class StorageClient:
     def tunnel_endpoint(self) -> str:
         """Base URL of the Storage API; fetched from the service if the profile has none.
 
-        It is fetched again when it refuses connections (``docs/protocol.md`` section 1.1).
+        It is fetched again after it refuses a connection (``docs/protocol.md`` section 1.1).
         """
         with self._lock:
             found = self._tunnel
@@ -266,17 +266,17 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API is on this machine: no tunnel to a slow line behind it."""
+        """Whether the Storage API is on this machine, not behind a tunnel to a slow network."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
     @cached_property
     def blob_cache(self) -> BlobCache | None:
-        """Blobs kept on this machine's disk; ``None``: switched off."""
+        """The disk cache of blobs; ``None`` if it is off."""
         return open_cache(self.profile)
 
     def now(self) -> float:
-        """Return the seconds of the epoch by this client's clock."""
+        """Return the time of this client's clock, in seconds since the epoch."""
         return self._now()
 
     def monotonic(self) -> float:
@@ -284,25 +284,25 @@ class StorageClient:
         return self._clock.monotonic()
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a token for a new operation: `cancel` and ``parent`` stop it."""
+        """Return a token for a new operation; `cancel` and ``parent`` cancel it, too."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)
         return token
 
     def cancel(self) -> None:
-        """Stop all operations that are running; later ones are not affected."""
+        """Cancel all running operations; later ones are not affected."""
         with self._lock:
             stopped, self._running = self._running, CancelToken()
         stopped.cancel()
 
     def end_before_closing(self, one: Ending) -> None:
-        """Make `close` call ``end`` while requests can still be sent; held weakly."""
+        """Make `close` call ``end`` of ``one`` while requests can still be sent; held weakly."""
         with self._lock:
             self._ending.add(one)
 
     def close(self) -> None:
-        """Stop running calls and free the connections. Idempotent; later use is a `StateError`.
+        """Cancel running calls and close the connections. Idempotent; later use is a `StateError`.
 
         Unfinished reads, uploads and blobs end with `CancelledError`; a write session with open
         streams is aborted. Called at interpreter exit if not before.
@@ -316,7 +316,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    end = close  # at interpreter exit
+    end = close  # called at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self
@@ -334,7 +334,7 @@ class StorageClient:
         state = " closed" if self._closed else ""
         return f"<StorageClient {self.profile.endpoint} {self.profile.project}{state}>"
 
-    # -- one try ------------------------------------------------------------------------------
+    # -- one attempt --------------------------------------------------------------------------
 
     def _encode(self, request: StreamingCall) -> WireRequest:
         if self._closed:
@@ -375,7 +375,7 @@ class StorageClient:
         attempts.scope.watch(abort)
         if attempts.cancel is not None:
             attempts.cancel.watch(abort)
-        if streams:  # a call, which may be a commit, is stopped by its own token only
+        if streams:  # only its own token stops another call, which may be a commit
             with self._lock:
                 self._running.watch(abort)
         options = self.options
@@ -421,7 +421,7 @@ class StorageClient:
             attempts.tracker.request(response.request_id)
 
     def _forget_tunnel(self, endpoint: str) -> None:
-        """Have the service asked again where the Storage API is; what the profile says stays."""
+        """Drop the fetched address of the Storage API, so that it is fetched again."""
         with self._lock:
             if self._tunnel == endpoint and self.profile.tunnel_endpoint is None:
                 self._tunnel = None

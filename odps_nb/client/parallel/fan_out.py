@@ -1,6 +1,6 @@
 """Runs many iterators concurrently and merges their items into one iterator.
 
-Worker threads take jobs in order and put items into lanes, one per job. The bytes waiting in the
+Worker threads take jobs in order and put items into queues (lanes), one per job. The bytes in the
 lanes are bounded; the lane that the consumer reads may always put one more, which prevents a
 deadlock when the budget is used up.
 """
@@ -22,17 +22,17 @@ from odps_nb.lifetime import Home, end_at_exit, start_thread
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
 ITEMS_PER_LANE = 8
-"""Items without a refusal that restore a lane."""
+"""Items without a 429 after which one more job may run."""
 
 T = TypeVar("T")
 Job = Callable[[CancelToken], Iterator[T]]
 
 
 class AdaptiveConcurrency:
-    """A number of lanes between one and ``most``, the initial one; thread-safe.
+    """A limit of concurrent jobs, between one and ``most``, its initial value; thread-safe.
 
-    Each 429 takes a lane away; `ITEMS_PER_LANE` items without one restore it. It only limits when
-    a job may begin. ``tell`` is called with a line of text at each change.
+    Each 429 lowers it by one; `ITEMS_PER_LANE` items without a 429 raise it by one. It only limits
+    when a job may begin. ``tell`` is called with a line of text at each change.
 
     Examples
     --------
@@ -50,23 +50,23 @@ class AdaptiveConcurrency:
     def __init__(self, most: int, *, tell: Callable[[str], None] = lambda line: None) -> None:
         self._lock = threading.Lock()
         self._tell = tell
-        self._since = 0  # items since lanes changed
+        self._since = 0  # items since the limit changed
         self.most: int = max(1, most)
         self.lanes: int = self.most
-        """How many jobs may run now."""
+        """Number of jobs that may run now."""
         self.items: int = 0
-        """How many items of all jobs have arrived."""
+        """Number of items of all jobs that have arrived."""
         self.starving: bool = False
         """Whether a job was refused and no item of any job has arrived since."""
 
     def refused(self) -> None:
-        """Take a lane away: the service refused a request."""
+        """Lower the limit by one: the service throttled a request."""
         with self._lock:
             self.starving, self._since = True, 0
             self._change(self.lanes - 1, "the service answers 429 (too many requests)")
 
     def record(self) -> None:
-        """Count an item; enough of them without a refusal restore a lane."""
+        """Count an item; enough of them without a 429 raise the limit by one."""
         with self._lock:
             self.items += 1
             self._since += 1
@@ -93,25 +93,25 @@ def fan_out(
     concurrency: AdaptiveConcurrency | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
-    """Iterate over the items of all jobs; leaving stops and joins the workers.
+    """Iterate over the items of all jobs; leaving the iterator stops and joins the workers.
 
     Parameters
     ----------
     jobs
-        Each makes an iterator under a token of its own round; run in a worker thread. They are
-        taken one by one, a few ahead. If an iterator has a method ``rest()``, it is called about
-        ten times a second while its item waits, e.g. for a keepalive.
+        Each makes an iterator, given a cancel token of this call, and runs in a worker thread. Jobs
+        are fetched in order, a few ahead. If an iterator has a method ``rest()``, it is called
+        about ten times a second while its item waits, e.g. for a keepalive.
     size
         Returns the bytes of an item.
     workers
-        Jobs at a time; by default the most that ``concurrency`` allows, or 8. With ``1`` everything
-        runs in the caller's thread.
+        Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With ``1``,
+        everything runs in the caller's thread.
     max_bytes
-        Bytes of finished items that may wait for the consumer.
+        Maximum bytes of finished items that wait for the consumer.
     total_bytes
-        Bytes that the consumer intends to take in total: read-ahead stays within the rest.
+        Bytes that the consumer takes in total: nothing is read ahead beyond them.
     ordered
-        Whether items come job after job. Otherwise as they arrive, in order within a job.
+        Whether to return items job after job, or as they arrive (in order within a job).
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most
@@ -153,7 +153,7 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
         for number, launching in enumerate(work.recruit(most)):
             try:
                 start_thread(launching)
-            except RuntimeError:  # the system gives no more threads; those that run go on
+            except RuntimeError:  # no more threads: continue with those that run
                 if number == 0:
                     raise
                 break
@@ -170,10 +170,10 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
 
 
 def _await_launch(thread: threading.Thread) -> None:
-    """Wait until it is known whether a thread whose ``start`` was interrupted runs."""
+    """Wait until it is known whether a thread runs whose ``start`` was interrupted."""
     for _ in range(30):
         known = thread.ident is not None
-        time.sleep(0.01)  # also between the thread's name and its being alive
+        time.sleep(0.01)  # it may be registered but not alive yet
         if known:
             return
 
@@ -188,7 +188,7 @@ class _Lane(Generic[T]):
 
 
 class _Round(Generic[T]):
-    """The state that workers and consumer share, all of it under one condition."""
+    """The state that workers and consumer share, guarded by one condition."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class _Round(Generic[T]):
         self._running = 0
         self._head = 0  # lane to deliver from, if ordered
         self._stopped = False
-        self._job = next(jobs, None)  # that starts next
+        self._job = next(jobs, None)  # to start next
         self._home = Home()
         token.watch(self)
         end_at_exit(self)
@@ -227,7 +227,7 @@ class _Round(Generic[T]):
         return list(self._threads)
 
     def run(self) -> None:
-        """Work on job after job until none is left."""
+        """Work on one job after another until none is left."""
         while (started := self._start_one()) is not None:
             number, lane, job = started
             error: BaseException | None = None
@@ -239,7 +239,7 @@ class _Round(Generic[T]):
 
     def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
         with self._changed:
-            # Jobs begin in order, so while the head has not begun nothing runs, and it may begin.
+            # Jobs begin in order: nothing runs before the head, which may always begin.
             while self._job is not None and self._running >= self._concurrency.lanes:
                 self._changed.wait(SHORT_WAIT)
             job = self._job
@@ -254,7 +254,7 @@ class _Round(Generic[T]):
     def _job_after(self, number: int) -> Job[T] | None:
         try:
             return next(self._jobs, None)
-        except Exception as error:  # noqa: BLE001  handed to the consumer in its turn
+        except Exception as error:  # noqa: BLE001  passed to the consumer in order
             self._lanes[number + 1] = _Lane(done=True, error=error)
             return None
 
@@ -304,7 +304,7 @@ class _Round(Generic[T]):
             lane.done, lane.error = True, error
             self._running -= 1
             if error is not None:
-                self._job = None  # nothing behind it will be wanted
+                self._job = None  # later jobs are not needed
             self._changed.notify_all()
 
     # -- the consumer -------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class _Round(Generic[T]):
                 return None
             del self._lanes[self._head]
             self._head += 1
-            self._changed.notify_all()  # whose lane is the head now may put
+            self._changed.notify_all()  # the worker of the new head lane may put an item
         return lane
 
     def _any_lane(self) -> _Lane[T] | None:
@@ -346,19 +346,19 @@ class _Round(Generic[T]):
         return next((lane for lane in self._lanes.values() if lane.items), None)
 
     def close(self) -> list[threading.Thread]:
-        """Stop all and return the workers, for the caller to join."""
+        """Stop everything and return the worker threads, for the caller to join."""
         if not self._home.is_here:
-            return []  # they work for the parent
+            return []  # the threads belong to the parent
         self.end()
         return self._threads
 
     def end(self) -> None:
-        """Stop all workers: for the consumer, a token, or the exit of the process. Idempotent."""
+        """Stop all workers; called by the consumer, a token or at exit. Idempotent."""
         self._token.cancel()  # first: the consumer must see a cancellation, not an early end
         self.stop()
 
     def stop(self) -> None:
-        """Make every worker end soon, and drop the items that were not taken."""
+        """Ask every worker to end soon, and drop the items that were not taken."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

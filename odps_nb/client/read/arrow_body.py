@@ -1,9 +1,9 @@
-"""Reads the Arrow stream of a response: validated record batches, and a check that it is complete.
+"""Reads the Arrow stream of a response: validated record batches, and a completeness check.
 
-pyarrow accepts a stream that stops between two messages, and a body may be plain IPC or inside a
-coding, whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15): every byte passes
-`EndMarkerCheck` before Arrow gets it. Rows carry no checksum: in a batch that is not validated in
-full, a damaged offset crashes the process. Invalid UTF-8 is no damage (`odps_nb.arrow.text`).
+pyarrow accepts a stream that stops between two messages, and a body may be plain IPC or encoded,
+whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15), so every byte passes
+`EndMarkerCheck` before Arrow reads it. Rows carry no checksum, so each batch is validated in full:
+a damaged offset would crash the process. Invalid UTF-8 is not damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class _Decoded:
     def __init__(self, body: _Body, head: bytes, coding: Decoder) -> None:
         self._body = body
         self._decoder: Decoder | None = coding
-        # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
+        # Decoded step by step, because a kilobyte may decode to a gigabyte.
         self._pieces: Iterator[bytes] = coding.pieces(head)
         self._ready = memoryview(b"")
 
     def readinto(self, target: memoryview) -> int:
-        """Fill ``target`` unless the coding ends; return the number of bytes."""
+        """Fill ``target``, or stop at the end of the encoded stream; return the byte count."""
         at = 0
         while at < len(target) and (self._ready or self._more()):
             part = self._ready[: len(target) - at]
@@ -73,7 +73,7 @@ class _Decoded:
         return at
 
     def _more(self) -> bool:
-        """Decode more; ``False`` once coding and body ended together."""
+        """Decode more; return ``False`` once coding and body have ended together."""
         while True:
             for piece in self._pieces:
                 if piece:
@@ -90,14 +90,14 @@ class _Decoded:
 class _Watched(io.RawIOBase):
     """The file object that pyarrow reads; ``check`` sees every byte before Arrow does.
 
-    Each part of a message lands in the buffer that Arrow keeps.
+    Each part of a message is read into the buffer that Arrow keeps.
     """
 
     def __init__(self, body: _Body, check: EndMarkerCheck, max_output: int | None) -> None:
         super().__init__()
         self._check, self._headers = check, body.headers
         self.ran_short = False
-        self.failed = True  # while the body is read, so that its own errors travel on
+        self.failed = True  # during a read, so that errors of the body are raised unchanged
         head = body.read(4)
         if _begins_document(head):
             self._refuse(head, body.readinto)
@@ -112,11 +112,11 @@ class _Watched(io.RawIOBase):
         )
 
     def read(self, n: int | None = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths so."""
+        """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths with it."""
         return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies so."""
+        """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies with it."""
         buffer = pa.allocate_buffer(n)
         view = memoryview(buffer).cast("B")
         have = min(len(self._head), n)
@@ -133,7 +133,7 @@ class _Watched(io.RawIOBase):
         return buffer.slice(0, count)
 
     def _refuse(self, head: bytes, fill: Callable[[memoryview], int]) -> None:
-        """Raise what the service reports with a status of success, in place of the rows."""
+        """Raise the error that the service reports with a success status, in place of the rows."""
         rest = bytearray(MAX_ERROR_BYTES)
         count = fill(memoryview(rest))
         error = find_error(self._headers, head + rest[:count])
@@ -146,7 +146,7 @@ class _Watched(io.RawIOBase):
 
 
 def _begins_document(head: bytes | memoryview) -> bool:
-    """Return whether bytes where an Arrow message begins are those of an error document."""
+    """Return whether bytes at the start of an Arrow message are an error document."""
     head = bytes(head).lstrip()
     return head[:1] in (b"{", b"<") or head[:2] == GZIP_MAGIC
 
@@ -154,24 +154,24 @@ def _begins_document(head: bytes | memoryview) -> bool:
 class RowStream:
     """Record batches of one response, each validated in full; `close` closes the response.
 
-    ``schema`` is that of the batches, ``sent`` the one that the response announced.
+    ``schema`` is that of the batches, ``sent`` that of the response.
 
     Parameters
     ----------
     expected_rows
-        Number of rows that must come; ``None`` if unknown.
+        Expected number of rows; ``None`` if unknown.
     max_message
         Maximum bytes of one Arrow message.
     max_decompressed
-        Maximum bytes that a batch whose buffers are compressed may need.
+        Maximum bytes that a batch with compressed buffers may need.
     max_output
-        Maximum bytes that a coding around the stream may decode to; ``None`` for no limit.
+        Maximum bytes that a content coding may decode to; ``None`` for no limit.
     text
-        What becomes of text that is not UTF-8. ``None``: its column comes as binary, for the
-        caller to fit (`odps_nb.arrow.text.fit_text`).
+        What to do with text that is not UTF-8. ``None``: return its column as binary, for the
+        caller to convert (`odps_nb.arrow.text.fit_text`).
     columns, unit
-        The columns of the read and the unit of its TIMESTAMPs, for the forms that
-        `odps_nb.arrow.plain` knows. ``None``: unknown.
+        The columns of the read and the unit of its TIMESTAMPs, to recognise the Arrow types that
+        `odps_nb.arrow.plain` converts. ``None``: unknown.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class RowStream:
             max_decompressed=max_decompressed,
         )
         self._ended = self._closed = False
-        self._source: _Watched | None = None  # until the first bytes are there
+        self._source: _Watched | None = None  # ``None`` until the first bytes arrive
         with self._translated():
             self._source = _Watched(body, self._check, max_output)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
@@ -214,7 +214,7 @@ class RowStream:
 
     @property
     def unprotected(self) -> bool:
-        """Whether the bytes came over plain http, where a change on the way leaves no trace."""
+        """Whether the bytes came over plain HTTP, where a change in transit is not detected."""
         return getattr(self._body, "url", "").startswith("http:")
 
     def next(self) -> pa.RecordBatch | None:
@@ -249,7 +249,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # the end of the body, which the check requires to be here
+            self._source.read(4)  # read the end of the body; the check requires it here
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))
@@ -267,7 +267,7 @@ class RowStream:
 
     @contextmanager
     def named_in_errors(self) -> Iterator[None]:
-        """Give the request id to the errors inside the block."""
+        """Add the request id to the errors raised inside the block."""
         try:
             yield
         except ProtocolError as error:
@@ -282,10 +282,10 @@ class RowStream:
                 yield
         except MemoryError as error:
             raise OversizeError(
-                f"not enough memory for the next message of the Arrow stream: {error}",
+                f"not enough memory for the next Arrow message: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,
-                hint="read in smaller batches; or the stream is damaged",
+                hint="read in smaller batches; if it persists, the stream is damaged",
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             if self._source is None or self._source.failed:

@@ -24,7 +24,7 @@ def unit_of(plan: ReadPlan) -> TimeUnit:
 
 
 def increment_of(plan: ReadPlan) -> dict[str, Any]:
-    """Return the request options that select versions; empty for all of them."""
+    """Return the request options that select versions; empty to read all of them."""
     if plan.increment is not None:
         return plan.increment.request()
     if plan.versions is None:
@@ -44,7 +44,7 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a request: data, partitions, the order to return, and those to filter by."""
+    """The columns of a request: data, partitions, the order to return, and those for the filter."""
 
     data: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
@@ -53,15 +53,15 @@ class Columns:
 
 
 def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
-    """Return the columns of a plan; may cost a request for those of the table."""
+    """Return the columns of a plan; may send a request for those of the table."""
     schema = plan.schema
-    if plan.where and schema is None:  # a condition as a tree comes with the schema
+    if plan.where and schema is None:  # a condition tree always has a schema
         schema = _probed(plan, ask)
     found = None if schema is None else _filter(plan, schema)
     if not plan.columns:
         return Columns(filter=found)
     if plan.increment is not None and plan.increment.keyed:
-        # what comes beside the table's columns is chosen here
+        # columns other than the table's are selected here
         return Columns(wanted=plan.columns, filter=found)
     needed = plan.columns
     if found is not None:
@@ -81,7 +81,7 @@ def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
     data = tuple(column.name for column in columns if column in schema.columns)
     parts = tuple(column.name for column in columns if column in schema.partition_columns)
     wanted = tuple(column.name for column in columns[: len(plan.columns)])
-    # No data column would mean all of them: one comes along and is dropped here.
+    # No data column would mean all of them: one is requested and dropped here.
     return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
 
 
@@ -98,7 +98,7 @@ def _filter(plan: ReadPlan, schema: TableSchema) -> RowFilter | None:
 
 
 def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:
-    """Return the columns of the table, from a session opened only for that."""
+    """Return the columns of the table, from a session opened for this purpose."""
     options = increment_of(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return ask(
         CreateReadSession(

@@ -20,19 +20,19 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SplitMode
 
 Bound = SupportsIndex | datetime.date | str
-"""A version, or a moment in the time zone of the project."""
+"""A version number, or a time in the time zone of the project."""
 
 CHANGE = Column(name="_change", type=PrimitiveType(TypeCode.STRING), nullable=False)
-"""The column with the change of each row: a word."""
+"""The column with the kind of change of each row, as a word."""
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update_after"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Increment:
-    """Versions after ``start``, up to ``end``: each a number, or a time as text.
+    """Versions after ``start``, up to ``end``; each is a number, or a time as text.
 
-    ``end`` may be ``None``: the newest version when the session is created. ``keyed``: the table
+    ``end`` is ``None`` for the newest version when the session is created. ``keyed``: the table
     has a primary key; only then may ``changes`` request each change instead of the last state.
     """
 
@@ -65,26 +65,26 @@ class Increment:
         return SplitMode.BUCKET if self.keyed else None
 
     def shown(self, schema: TableSchema) -> TableSchema:
-        """Return the columns of batches: with `CHANGE` in place of the operation column."""
+        """Return the columns of the batches, with `CHANGE` in place of the operation column."""
         if not self.changes:
             return schema
         return replace(schema, columns=(*schema.columns, CHANGE))
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the stream's columns for the columns of a session with changes."""
+    """Return the columns of the stream for the session columns of a read with changes."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the stream's names for the columns of a session with changes."""
+    """Return the names in the stream for the session columns of a read with changes."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the operation code of each row by a word."""
+    """Replace the operation code of each row with a word."""
     place = batch.schema.get_field_index(OPERATION_TYPE.name)
-    if place < 0:  # it was not asked for
+    if place < 0:  # it was not requested
         return batch
     numbers = batch.column(place)
     found = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
@@ -103,7 +103,7 @@ def plan_increment(
         raise ArgumentError(
             "changes=True needs a table with a primary key",
             code="NoPrimaryKey",
-            hint="without it, read(since=…) gives the rows that were added",
+            hint="omit it: read(since=…) returns the rows that were added",
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(
@@ -128,7 +128,7 @@ def _bound(name: str, value: Bound) -> int | str:
     if moment is None:
         raise ArgumentError(
             f"{name} is {value!r}, which is neither a version nor a time",
-            hint=f"for example {name}=7, or {name}='2024-01-31 12:00:00'",
+            hint=f"pass e.g. {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:
         raise ArgumentError(

@@ -30,28 +30,28 @@ class ReadPlan:
     Parameters
     ----------
     columns
-        Names, also of partition columns; empty for all. Data columns arrive in this order, then
-        partition columns.
+        Names, including partition columns; empty for all. Data columns are returned in this order,
+        then partition columns.
     partition_columns
-        Which of ``columns`` are partition columns. ``None``: found by one more request.
+        Which of ``columns`` are partition columns. ``None``: found with one more request.
     partitions
-        Specs, also partial ones; empty for the whole table.
+        Full or partial specs; empty for the whole table.
     where, condition
-        A SQL condition (`odps_nb.filters.parse`), and another one as a tree. The service leaves out
-        blocks of rows by them, and each row is tested again when it arrives.
+        A SQL condition (`odps_nb.filters.parse`), and a second one as a tree. The service skips
+        blocks of rows by them, and the client tests each row again.
     timezone
-        Zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
+        Time zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
-        All columns of the table, which a condition needs. ``None``: found by one more request.
+        All columns of the table, which a condition needs. ``None``: found with one more request.
     split_bytes, splits
-        Size of a split by the service's estimate, or their number. By default a split has 64 MiB,
-        or more where there would be over 100,000 of them.
+        Estimated size of a split in bytes, or the number of splits. By default a split has 64 MiB,
+        or more if there would be over 100,000 splits.
     row_ranges
-        Request ranges of rows also with a filter, so that they can be cut (`cut_for_blobs`).
+        Request row ranges even with a filter, so that splits can be cut (`cut_for_blobs`).
     limit
         Maximum number of rows.
     versions
-        ``(after, upto)``: only the rows added by the versions after the first, up to the second.
+        ``(after, upto)``: read only rows added by versions later than ``after``, up to ``upto``.
     appends_only
         Skip versions that replaced rows; without it, such a version is an error.
     timestamp_unit
@@ -98,16 +98,16 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:
-    """A snapshot and its splits; a plain value that may be pickled.
+    """A snapshot and its splits; a plain value that can be pickled.
 
-    ``schema`` is that of the batches. ``row_count`` counts the rows of all splits (no filter),
+    ``schema`` is that of the batches. ``row_count`` counts rows of all splits (without a filter),
     ``stored_rows`` those before a filter, and ``estimated_size`` the bytes before a filter, as far
     as the service reports them; with a ``limit`` the splits may hold more rows. ``expires_at`` is
-    in seconds of the epoch. ``filter`` needs the ``hidden`` columns, which are not returned.
-    ``selects``: columns were chosen; ``columns``: which of a stream with more of them.
+    in seconds since the epoch. ``filter`` needs the ``hidden`` columns, which are not returned.
+    ``selects``: whether columns were selected; ``columns``: the selection from the stream.
     ``latest_version`` of the table is 0 if unknown. ``tells_changes``: the last data column holds
-    the change of each row as a word. ``sent`` has text columns as the service sends them, where
-    they are BINARY in ``schema``.
+    the kind of change of each row as a word. ``sent`` has text columns as the service sends them,
+    if they are BINARY in ``schema``.
     """
 
     table: TableName

@@ -32,13 +32,13 @@ def fetch_preview(
 ) -> pa.Table:
     """Return the first rows of a table; one request, retried as a whole.
 
-    No rows may mean that the partition does not exist: the service does not report it. The stream
-    is checked against the ``columns`` of the table, and CHAR loses its padding only where they are
-    known. ``shown`` are the same, text as BINARY where it is wanted as bytes.
+    No rows may mean that the partition does not exist, which the service does not report. The
+    stream is checked against the ``columns`` of the table; CHAR padding is removed only if they are
+    known. ``shown`` has the same columns, with text as BINARY if it is requested as bytes.
     """
     if request.limit is None:
         raise ArgumentError(
-            f"the preview of {request.table} has no limit", hint="say how many rows, 0 for all"
+            f"the preview of {request.table} has no limit", hint="pass a number of rows, 0 for all"
         )
     what = f"preview of {request.table}"
     attempts = storage.attempts(what, tracker=tracker, cancel=cancel)

@@ -34,15 +34,15 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """The form of text in one stream of rows."""
+    """How text is returned in one stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
-    """Columns of the result, text as BINARY where it is wanted as bytes. ``None``: unknown."""
+    """Columns of the result, with text as BINARY if requested as bytes. ``None``: unknown."""
     place: Callable[[int], tuple[str, int]]
-    """Names a row of the stream for an error, in words and as a number."""
+    """Names a row of the stream for an error, as text and as a number."""
     stripped: tuple[Column, ...] = ()
-    """Columns with their types on the wire, whose CHAR values lose the blanks at their end."""
+    """Columns with their types in the stream, whose CHAR values lose trailing blanks."""
 
 
 def rows_of(split: Split) -> int | None:
@@ -56,22 +56,22 @@ class ResumableRowStream:
     Parameters
     ----------
     request_at
-        Makes the request for the rows from a row number on.
+        Makes the request for the rows from a given row number on.
     what
         Names the rows in notes and events.
     start, expected
-        First row, counted as ``request_at`` counts, and the row at which they must end, if known.
+        First row, numbered as in ``request_at``, and the row at which it must end, if known.
     columns
         Columns of the session; every stream is checked against them. ``None``: unknown.
     select
-        Columns to return, in their order; empty for those of the session in its order. With a
-        selection a stream may have further columns.
+        Columns to return, in this order; empty for those of the session in their order. With a
+        selection, a stream may have additional columns.
     label, part
-        Name of the split for the tracker, and whether others read other rows of it.
+        Name of the split for the tracker, and whether other streams read other rows of it.
     concurrency
-        Shared with concurrent readers; reduced when the service answers 429.
+        Shared with concurrent readers; lowered when the service answers 429.
     unit
-        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
+        Unit of TIMESTAMPs that arrive as ``struct<sec, nano>``.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class ResumableRowStream:
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._text, self._unit, self._unprotected = text, unit, False
-        self._types: tuple[pa.DataType, ...] = ()  # of the columns that are wanted
-        self._chars: CharColumns = ()  # of these columns
+        self._types: tuple[pa.DataType, ...] = ()  # of the selected columns
+        self._chars: CharColumns = ()  # of the selected columns
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
@@ -114,16 +114,16 @@ class ResumableRowStream:
         self._decoded_bytes = 0
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate; leaving early closes the connection.
+        """Iterate over the batches; leaving early closes the connection.
 
-        Without ``fits``, a column with text that is not UTF-8 comes as binary, for `fit`.
+        Without ``fits``, a column with text that is not UTF-8 is returned as binary, for `fit`.
         """
         with self._attempts, self._tracker.metered(self._arriving):
             try:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield self.fit(batch) if fits else batch
-                    self._attempts.progressed()  # the consumer's time is not the service's
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
         self._tell_end()
@@ -131,9 +131,9 @@ class ResumableRowStream:
     def fit(
         self, batch: pa.RecordBatch, row: Callable[[int], int] = lambda number: number
     ) -> pa.RecordBatch:
-        """Return the last batch, or rows and first columns of it, with text in its form.
+        """Return the last batch, or some of its rows and leading columns, with text converted.
 
-        ``row`` maps a row of ``batch`` to its row of the last batch.
+        ``row`` maps a row of ``batch`` to its row in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -146,7 +146,7 @@ class ResumableRowStream:
         return stripped(fitted, self._chars)
 
     def uncount(self, rows: int) -> None:
-        """Take back rows that the filter dropped from the progress."""
+        """Subtract rows that the filter dropped from the progress."""
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
@@ -155,7 +155,7 @@ class ResumableRowStream:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} gave its connection up: the service refuses others (429)"
+            f"{self._what} closed its connection: the service throttles others (429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:
@@ -176,7 +176,7 @@ class ResumableRowStream:
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
-        """Yield to readers that make progress; the deadline counts from their last rows."""
+        """Give way to readers that make progress; the deadline counts from their last rows."""
         concurrency.refused()
         before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:
@@ -196,7 +196,7 @@ class ResumableRowStream:
         if self._expected is not None and row > self._expected:
             asked = self._expected - self._start
             raise FramingError(
-                f"{row - self._start} rows came where {asked} were asked for",
+                f"{row - self._start} rows arrived, but {asked} were requested",
                 request_id=self._stream.request_id,
             )
         if self._places is not None:
@@ -290,11 +290,11 @@ def delivered(
     limit: int | None = None,
     max_bytes: int | None = None,
 ) -> Batches:
-    """Hand over batches, and close their generator in the end.
+    """Return batches one by one, and close their generator at the end.
 
-    ``limit`` rows end it; without a limit exactly ``rows`` must come, where they are known. It
-    raises before the batches hold more than ``max_bytes`` together. While reading, the tracker
-    counts the rows that arrived, of all splits; at the end it gets those that were handed over.
+    Stop after ``limit`` rows; without a limit exactly ``rows`` must arrive, if known. Raise before
+    the batches exceed ``max_bytes`` together. During the read, the tracker counts the arriving
+    rows of all splits; at the end it is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -311,7 +311,7 @@ def delivered(
                         f"the rows need more than {format_bytes(max_bytes)}",
                         limit=max_bytes,
                         actual=size,
-                        hint="take fewer columns, partitions or rows, or pass a larger max_bytes",
+                        hint="select fewer columns, partitions or rows, or pass a larger max_bytes",
                     )
             found += batch.num_rows
             yield batch
@@ -328,17 +328,17 @@ def delivered(
 
 
 def asks_for_micro(error: OdpsNbError) -> bool:
-    """Whether a read in nanoseconds failed by a time that microseconds may hold."""
+    """Whether a read in nanoseconds failed because of a time that microseconds may hold."""
     if isinstance(error, InvalidRequestError):
         return is_time_overflow(f"{error.code} {error.message}")
     return isinstance(error, FarTimeError)
 
 
 def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
-    """Return the error of a read that had microseconds already."""
+    """Return the error of a read that already used microseconds."""
     return ConversionError(
-        f"the service cannot give a TIMESTAMP of {what} in microseconds either ({error.message})",
+        f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",
         target_type="timestamp[us]",
-        hint="leave the column out with columns=[…], or cast it to STRING by SQL",
+        hint="leave the column out with columns=[…], or cast it to STRING in SQL",
     )

@@ -54,12 +54,12 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
-#: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
+#: The service refuses smaller splits (live tests of its clients); row ranges have no lower bound.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-#: Maximum number of splits by default: beyond that they grow.
+#: Default maximum number of splits: beyond it, splits grow.
 DEFAULT_SPLITS = 100_000
-#: Maximum number that the caller may request: each is a value here, and a task of Spark's driver.
+#: Maximum number that the caller may request: each is a value here, and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -76,9 +76,9 @@ def open_read_session(
 ) -> ReadSession:
     """Open a read session: a snapshot of the table, cut into splits.
 
-    Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
-    with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes.
-    Where the table is refused in one mode, the other is asked for.
+    Without a filter, rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`).
+    With one, the service cuts (`SplitMode.SIZE`), unless it cannot make splits so small.
+    If the service refuses one mode for the table, the other is tried.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:
@@ -109,9 +109,9 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
         data_columns=columns.data,
         partition_columns=columns.parts,
         partitions=plan.partitions,
-        # what a predicate does to an incremental read is not known
+        # the effect of a predicate on an incremental read is unknown
         filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
-        filter_fallback=columns.filter is not None,  # rows are filtered here in any case
+        filter_fallback=columns.filter is not None,  # the client filters rows in any case
         **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
         **increment,
     )
@@ -140,10 +140,10 @@ def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessi
 
 
 def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSession:
-    """Return the request by ranges of rows in place of sizes, or the other way round.
+    """Return the request with row ranges in place of sizes, or the reverse.
 
-    BLOB tables take ranges alone (vendor's manual). Tables with a primary key may take sizes
-    alone: the Java SDK reads them so.
+    BLOB tables support only ranges (vendor's manual). Tables with a primary key may support only
+    sizes: the Java SDK reads them that way.
     """
     if request.split_mode is SplitMode.SIZE:
         return replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=DEFAULT_SPLIT_ROWS)
@@ -152,7 +152,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh a session of this plan: same rows, same splits, or `SessionExpiredError`."""
+    """Refresh the session of this plan: same rows, same splits, or `SessionExpiredError`."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
@@ -299,10 +299,10 @@ def _bearable(splits: int) -> int:
 
 
 def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
-    """Return the session with at most so many rows in a split, if it reads a BLOB column.
+    """Return the session with at most ``rows`` rows per split, if it reads a BLOB column.
 
-    The service's estimate counts the 36 bytes of a reference, not the blob. Splits that are no
-    ranges of rows stay as they are.
+    The service's estimate counts the 36 bytes of a reference, not the blob. Splits that are not
+    row ranges stay unchanged.
     """
     ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
     blobs = any(has_blob(column.type) for column in session.schema)
@@ -316,7 +316,7 @@ def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
-    """Cut ``[0, rows)`` into at most ``splits`` ranges of equal length, give or take one row."""
+    """Cut ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by at most one."""
     count = max(1, min(rows, splits)) if rows else 0
     bounds = [rows * n // count for n in range(count + 1)] if count else [0]
     return tuple(RowRangeSplit(low, high - low) for low, high in itertools.pairwise(bounds))

@@ -1,6 +1,6 @@
-"""Chooses how much a read requests at a time: splits, pieces of them, batches.
+"""Chooses the sizes of the requests of a read: splits, pieces of splits, batches.
 
-Half of the budget of bytes is for finished batches, half for those of the workers.
+Half of the byte budget is for finished batches, half for those that workers are reading.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
 READ_WORKERS = 16
-"""Splits read at a time; networks that are slow per connection need so many."""
+"""Splits read concurrently; networks that are slow per connection need this many."""
 WHOLE_BATCH_BYTES = 2 * 2**20
-"""Smallest batch in bytes when many splits are read at a time."""
+"""Smallest batch in bytes when many splits are read concurrently."""
 PIECE_BYTES = 8 * 2**20
 """Smallest piece of a split in bytes."""
 FEW_BYTES = 16
@@ -29,14 +29,14 @@ FEW_BYTES = 16
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read at a time, so that a batch of each fits into the budget."""
+    """Return how many splits to read concurrently, so that a batch of each fits the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
-    """Return the bytes of a piece, so that one of each lane fits into the budget.
+    """Return the size of a piece in bytes, so that one per worker fits into the budget.
 
-    With a single lane splits stay whole, because extra requests would only add overhead.
+    With a single worker, splits stay whole, because extra requests would only add overhead.
     """
     return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
 
@@ -46,7 +46,7 @@ def row_bytes(session: ReadSession) -> float | None:
     if not session.row_count or session.estimated_size is None or session.limit is not None:
         return None  # the service estimates all rows, not those within a limit
     estimate = session.estimated_size / session.row_count
-    # Nor does it say whether it estimates all columns, and cutting too small is a loss.
+    # It may not include all columns either, and pieces that are too small cost time.
     return min(estimate, _width(session)) if session.selects else estimate
 
 
@@ -55,12 +55,12 @@ def _width(session: ReadSession) -> int:
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:
-    """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
+    """Return the bytes of a batch: half the budget for finished ones, half for one per worker."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
 def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
+    """Return the row limit of a batch, if it must be below the service's smallest byte limit."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
@@ -69,16 +69,16 @@ def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
 
 
 def batch_bound(size: int) -> int:
-    """Return the nearest bound of a batch that the service takes; 0 is none."""
+    """Return the nearest batch limit in bytes that the service supports; 0 means no limit."""
     return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
 
 
 class PieceRanges:
     """Cuts each split into pieces of about ``size`` bytes of Arrow data, one request each.
 
-    Iterating cuts as it goes, by the bytes of the rows so far; an index split stays whole, since
-    only the service can cut it. ``row_bytes`` is a first estimate; ``None`` if unknown: nothing is
-    cut before rows have arrived.
+    Pieces are cut during the iteration, by the bytes of the rows so far; an index split stays
+    whole, because only the service can cut it. ``row_bytes`` is a first estimate; if ``None``,
+    nothing is cut before rows have arrived.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Reads the rows of a session: one split, or all of them (``docs/protocol.md`` sections 3.3, 4).
 
-A broken split resumes at the exact row; an expired session is an error, since a new one would be
-another snapshot.
+A broken split resumes at the exact row. An expired session is an error, because a new session
+would be another snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 ALL_ROWS = 2**32 - 1
-"""``Count`` for all rows, as the C++ client sends it."""
+"""Value of ``Count`` for all rows, as the C++ client sends it."""
 
 
 def iter_split(
@@ -58,22 +58,22 @@ def iter_split(
 ) -> SplitRows:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
-    The end of the iteration means that the stream was complete: end marker, end of the HTTP body,
+    The iteration ends normally only if the stream was complete: end marker, end of the HTTP body,
     and the number of rows if known.
 
     Parameters
     ----------
     columns
-        A selection of the session's columns, in the order wanted; empty for all of them.
+        Selected columns of the session, in the order to return; empty for all of them.
     skip_rows
-        Rows at the start of the split to leave out.
+        Number of rows at the start of the split to skip.
     max_batch_bytes
-        Bound of a batch in bytes, 0 for none; rounded to the 1 to 256 MiB that the service takes.
+        Maximum bytes of a batch, 0 for no limit; rounded to the service's range of 1 to 256 MiB.
     keeper
-        Keeps the session alive for several splits, in a thread of its own; its owner closes it.
-        Without one, the split refreshes it itself, between two batches.
+        Refreshes the session for several splits, in a separate thread; its owner closes it.
+        Without one, the split refreshes the session itself, between two batches.
     part_of
-        The split of the session that this one is a piece of, for progress.
+        The split of the session to which this piece belongs, for progress.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -116,7 +116,7 @@ def iter_split(
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
-    """Return where a row of a split is: its number in the session, where that is known."""
+    """Return where a row of a split is: its number in the session, if known."""
     if isinstance(split, RowRangeSplit) and not session.prunes:
         return f"row {split.offset + row} of {session.table}", split.offset + row
     return f"row {row} of {split} of {session.table}", row
@@ -131,7 +131,7 @@ def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
 
 
 def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the filter needs beside those that are returned."""
+    """Return the columns that the filter needs in addition to those returned."""
     if session.filter is None:
         return ()
     folded = {name.casefold() for name in shown}
@@ -152,7 +152,7 @@ def _read_from(
     if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
-        # Whether ranges number stored or filtered rows is not known: the last one has no end.
+        # It is unknown whether ranges number stored or filtered rows: the last range has no end.
         request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
@@ -176,15 +176,15 @@ def iter_batches(
     Parameters
     ----------
     limit
-        Maximum number of rows; that of the session if ``None``.
+        Maximum number of rows. ``None``: the limit of the session.
     ordered
-        Whether batches come in the order of the splits, or as they arrive.
+        Whether to return batches in the order of the splits, or as they arrive.
     workers
-        Splits read at a time: by default 16, or 8 where ``read_ahead`` is less than 64 MiB.
+        Number of splits to read concurrently. Default: 16, or 8 if ``read_ahead`` is below 64 MiB.
     read_ahead
         Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
-        Maximum bytes of all batches together; more of them are an error.
+        Maximum bytes of all batches together; exceeding it is an error.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
@@ -249,7 +249,7 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 class SplitRows:
-    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
+    """Batches of one split; refreshes the session at each, and while the consumer waits."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class SplitRows:
         self._batches = rows.batches(fits=False)
         self._begun = False
         self.row: int = 0
-        """The row of the split at which the last batch began, before the filter."""
+        """Row of the split at which the last batch began, before the filter."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -272,7 +272,7 @@ class SplitRows:
     def __next__(self) -> pa.RecordBatch:
         try:
             while True:
-                if self._begun:  # what opens a stream looks after the session itself
+                if self._begun:  # opening a stream refreshes the session itself
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
@@ -285,9 +285,9 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the filter keeps; text of the others may be any bytes.
+        """Return the rows that the filter keeps; text of dropped rows may be invalid.
 
-        The service leaves out whole blocks of rows at most, so each row is tested.
+        The service skips only whole blocks of rows, so each row is tested.
         """
         found = self._filter
         if found is None:
@@ -306,15 +306,15 @@ class SplitRows:
         self._batches.close()
 
 
-# -- rows from any place on ----------------------------------------------------------------------
+# -- rows from a given place ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Where a batch begins: the number of its split, and a row of it before the filter.
+    """Position of a batch: the number of its split, and its first row there before the filter.
 
-    Rows of a condition have no numbers. The service counts rows of a split so when a broken stream
-    resumes (``docs/protocol.md`` section 3.3).
+    Filtered rows have no numbers. The service counts rows of a split the same way when a broken
+    stream resumes (``docs/protocol.md`` section 3.3).
     """
 
     split: int = 0
@@ -334,10 +334,10 @@ def iter_placed(
     read_ahead: int,
     cancel: CancelToken | None = None,
 ) -> Generator[Placed, None, None]:
-    """Iterate over all rows from a place on, each batch with its own place.
+    """Iterate over all rows from a position on, each batch with its own position.
 
-    Nothing before the place is read: neither the splits before its split, nor the rows before its
-    row. The limit of the session is ignored.
+    Nothing before the position is read: neither earlier splits, nor earlier rows of its split.
+    The limit of the session is ignored.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)
@@ -372,7 +372,7 @@ def iter_placed(
 
 
 class _PlacedRows:
-    """Batches of one split with their places; rests and closes as the split does."""
+    """Batches of one split with their positions; delegates `rest` and `close` to the split."""
 
     def __init__(self, rows: SplitRows, split: int) -> None:
         self._rows, self._split = rows, split
@@ -385,7 +385,7 @@ class _PlacedRows:
         return RowPlace(self._split, self._rows.row), batch
 
     def rest(self) -> None:
-        """Do the periodic work of the split while a batch of it waits."""
+        """Do the periodic work of the split while one of its batches waits."""
         self._rows.rest()
 
     def close(self) -> None:

@@ -24,14 +24,13 @@ def find_columns(
 ) -> tuple[int, ...]:
     """Return the index of each session column in its stream.
 
-    Order, case of names, nullability and metadata may differ. Types are compared as kinds of
-    values, nested ones in all their parts: units of time, precisions and the width of offsets may
-    differ, too.
+    Order, case of names, nullability and metadata may differ. Types are compared by kind of value,
+    including nested types: time units, precisions and offset widths may differ, too.
 
     Parameters
     ----------
     may_have_more
-        Whether further columns are no error, because the caller takes those it knows.
+        Whether additional columns are allowed, because the caller selects those it knows.
 
     Examples
     --------
@@ -43,7 +42,7 @@ def find_columns(
     names = [name.casefold() for name in stream.names]
     wanted = [column.name.casefold() for column in columns]
     if len(set(wanted)) < len(wanted) and names == wanted:
-        # the result of a query that names two columns alike
+        # a query result with two columns of the same name
         places = list(range(len(names)))
     else:
         places = _places(stream, names, columns)
@@ -51,7 +50,7 @@ def find_columns(
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
             raise mismatch(
                 f"the stream has {len(names)} columns and its session {len(columns)}: "
-                f"{shorten(repr(stranger), _SHOWN)} is none of them"
+                f"{shorten(repr(stranger), _SHOWN)} is not in the session"
             )
     for column, place in zip(columns, places, strict=True):
         _require(stream.field(place).type, column.type, column.name)
@@ -59,7 +58,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Make the error for columns that differ from the session; they would in the next stream."""
+    """Make the error for columns that differ from the session's; a retry would not help."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error
@@ -91,9 +90,9 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
         raise mismatch(
-            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} by its session, "
+            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
             f"but Arrow {shorten(str(came), _SHOWN)} in the stream",
-            hint="if the table was changed meanwhile, read it again; quote the request id if not",
+            hint="read again if the table was changed; otherwise quote the request id",
         )
 
 
@@ -145,7 +144,7 @@ _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
     TypeCode.TIMESTAMP_NTZ: _TIME,
     TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp),
     TypeCode.INTERVAL_YEAR_MONTH: (pt.is_int32, pt.is_int64),
-    # no source says what these look like, and a type that is not known is no damage
+    # no source documents these types, and an unknown type is not damage
     **dict.fromkeys(
         (TypeCode.VARIANT, TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
         (lambda _: True,),

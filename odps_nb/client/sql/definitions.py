@@ -48,19 +48,19 @@ _WRITE_BUCKETS = "write.bucket.num"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """Options of a new table besides its columns.
+    """Options of a new table in addition to its columns.
 
     Parameters
     ----------
     primary_key
         Names of the key columns; they become ``not null``.
     properties
-        Table properties; those that a BLOB or a key needs are added by `create_table_sql`.
+        Table properties; `create_table_sql` adds those that a BLOB or a key needs.
     lifecycle
-        Days until the service drops a table or partition that was not changed.
+        Days after which the service drops a table or partition that has not changed.
     cluster_by, buckets
-        Columns to hash rows by, and into how many buckets. With a primary key ``buckets`` alone is
-        the number of write buckets.
+        Columns to hash rows by, and the number of buckets. With a primary key, ``buckets`` alone
+        is the number of write buckets.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class TableOptions:
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
     """Return the ``CREATE TABLE`` text."""
     if not schema.columns:
-        raise ArgumentError("a table needs at least one column that is no partition column")
+        raise ArgumentError("a table needs at least one column that is not a partition column")
     _check_names(table, schema.all_columns)
     _check_types(schema)
     if problem := definition_problem(schema, options.comment):
@@ -104,7 +104,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # it has no other levels, and no comment of its own
+    if first.generated is not None:  # the only level, without a comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
@@ -117,7 +117,7 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
     return settings | decimal_settings(schema)
 
 
-# Of pyodps' live tests (test_tables.py: test_vector_index_info).
+# From pyodps' live tests (test_tables.py: test_vector_index_info).
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
@@ -143,14 +143,14 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
             )
         return []
     if options.buckets is None:
-        raise ArgumentError("cluster_by needs a number of buckets", hint="for example buckets=16")
+        raise ArgumentError("cluster_by needs a number of buckets", hint="pass e.g. buckets=16")
     names = _names(_spelled(options.cluster_by, schema, "cluster_by"))
     count = _number(options.buckets, "buckets", "of buckets")
     return [f"clustered by ({names}) sorted by ({names}) into {count} buckets"]
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Join the caller's properties with the required ones (live tests of pyodps and of C++)."""
+    """Merge the caller's properties with the required ones (live tests of pyodps and of C++)."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed |= _TRANSACTIONAL
@@ -162,14 +162,14 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
         given = options.properties.get(key, value)
         if given.lower() != value:
             raise ArgumentError(
-                f"the property {key!r} is {given!r}, where this table needs {value!r}",
+                f"the property {key!r} is {given!r}, but this table needs {value!r}",
                 hint="leave it out: it is set automatically",
             )
     return needed | dict(options.properties)
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return the names of comparable data columns, as the schema spells them."""
+    """Return the names of comparable data columns, spelled as in the schema."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:
@@ -178,14 +178,14 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
             close = difflib.get_close_matches(name, [c.name for c in schema.columns], n=3)
             near = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
             raise ArgumentError(
-                f"{what} names {name!r}, which is no column of the table",
+                f"{what} names {name!r}, which is not a column of the table",
                 hint=f"{near}its columns are: {', '.join(c.name for c in schema.columns[:20])}",
             )
         if column.name in found:
             raise ArgumentError(f"{what} names {name!r} twice")
         if not _may_be_key(column.type.code):
             raise ArgumentError(
-                f"{what} names {column.name!r}, whose type {column.type.code.name} cannot be one"
+                f"{what} names {column.name!r}, whose type {column.type.code.name} is not allowed"
             )
         found.append(column.name)
     return tuple(found)
@@ -205,7 +205,7 @@ def _check_types(schema: TableSchema) -> None:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could be any SQL
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could contain any SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",
@@ -230,7 +230,7 @@ def _number(value: object, name: str, of_what: str) -> int:
 def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
     if not is_table_name(table.table):
         raise ArgumentError(
-            f"no table can be made under the name {table.table!r}",
+            f"{table.table!r} is not a valid table name",
             hint="names have letters from a to z, digits and underscores, start with a letter, "
             f"and are at most {MAX_NAME_BYTES} bytes long",
         )
@@ -243,7 +243,7 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
                 f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
             )
         if column.name.casefold() in seen:
-            raise ArgumentError(f"the column {column.name!r} is there twice")
+            raise ArgumentError(f"the column {column.name!r} is defined twice")
         seen.add(column.name.casefold())
 
 
@@ -256,7 +256,7 @@ def create_table(
     schema: TableSchema,
     options: TableOptions = TableOptions(),
 ) -> None:
-    """Create a table; `ArgumentError` for an invalid definition, which is not sent."""
+    """Create a table; raise `ArgumentError` for an invalid definition, without a request."""
     sql = create_table_sql(table, schema, options)
     _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
 

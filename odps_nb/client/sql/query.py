@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: The setting of a statement that says where it reads times (the stock client sends it, too).
+#: The setting that states the time zone of a statement (the stock client sends it, too).
 SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query; ``is_over`` if the server had finished it when it answered.
+    """A submitted query; ``is_over`` if it had already finished when the server responded.
 
-    ``sql`` is the text that was sent; ``settings`` are those that it began with or came beside it.
+    ``sql`` is the text that was sent; ``settings`` are those at its beginning or sent with it.
     """
 
     project: str
@@ -82,9 +82,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    The job has an id of its own (``<Guid>``): it is sent again after a lost response, and runs
-    once. It runs in the time zone of the profile, unless ``settings``, or ``SET`` statements at
-    the beginning of the text, name another.
+    The job has its own id (``<Guid>``), so it is sent again after a lost response, but runs once.
+    It runs in the time zone of the profile, unless ``settings`` or ``SET`` statements at the
+    beginning of the text name another.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -106,9 +106,7 @@ def submit_sql(
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
         if error.in_doubt:
-            error.add_note(
-                "whether the service runs this statement is unknown: look, then repeat it"
-            )
+            error.add_note("check whether the service runs this statement before you repeat it")
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
@@ -125,7 +123,7 @@ def submit_sql(
 
 
 def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
-    """Return a job that was submitted earlier, by any process; two requests."""
+    """Return a job that any process submitted earlier; two requests."""
     if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id.strip()):
         raise ArgumentError(
             f"{instance_id!r:.80} is not the id of an instance",
@@ -143,7 +141,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         raise
     try:
         sql = storage.control(GetInstanceSource(project=project, instance_id=name))
-    except ServiceError as error:  # the text is only shown
+    except ServiceError as error:  # the text is only displayed
         _log.info("the text of instance %s is unknown: %s", name, error)
         sql = ""
     return SqlInstance(
@@ -184,7 +182,7 @@ def wait_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Wait until the query has succeeded; after ``timeout`` seconds it is not stopped."""
+    """Wait until the query has succeeded; a time-out (in seconds) does not stop it."""
     if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
@@ -240,7 +238,7 @@ def _find_failure(
 
 
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
-# What projects refuse by default, and how to allow it (``docs/protocol.md`` section 8.6).
+# Queries that projects refuse by default, and how to allow them (``docs/protocol.md`` section 8.6).
 _REFUSED = {
     "is full scan with all partitions": "name partitions in the condition, or allow it by "
     "set odps.sql.allow.fullscan=true; above the query",
@@ -254,18 +252,18 @@ def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
     if error.code in _MISSING:  # as in the response to a REST request
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
-    elif _NO_PARTITION.search(error.message):  # the service has no code of its own for it
+    elif _NO_PARTITION.search(error.message):  # the service has no specific code for it
         error = NotFoundError(
             error.message,
             code="NoSuchPartition",
             hint="check the partition; table.partitions() lists those that exist",
         )
-    elif "already exist" in error.message:  # the service has no code of its own for it
+    elif "already exist" in error.message:  # the service has no specific code for it
         of_table = "partition already exist" not in error.message.lower()
         error = ConflictError(
             error.message,
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
-            hint="drop it first, or say if_not_exists",
+            hint="drop it first, or pass if_not_exists",
         )
     for said, hint in _REFUSED.items():
         if said in error.message:
@@ -312,7 +310,7 @@ def run_sql(
 def _cancelled_late(
     storage: StorageClient, instance: SqlInstance, timeout: float | None
 ) -> RequestTimeoutError:
-    """Cancel a query whose time is over; return the error that says so."""
+    """Cancel a query after its time-out; return the error that reports the time-out."""
     done = stop_quietly(storage, instance)
     error = RequestTimeoutError(
         f"the query did not end within {timeout:g} s and "
@@ -332,7 +330,7 @@ def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     try:
         storage.control(request)
     except ConflictError as error:
-        if error.code != "InvalidStateSetting":  # that is: it has ended
+        if error.code != "InvalidStateSetting":  # this code means that it has ended
             raise
 
 
@@ -341,7 +339,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
     try:
         cancel_sql(storage, instance)
     except OdpsNbError as error:
-        # The interrupt that brought us here is what the user must see.
+        # The user must see the interrupt that led here, so this error is only logged.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
@@ -366,14 +364,14 @@ def estimate_sql(
     return SqlCost.decode(tasks[0].text)
 
 
-_MOST = 100  # characters of the line that are shown
+_MOST = 100  # maximum characters of the line to show
 _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 
 
 def excerpt(sql: str, message: str) -> str | None:
-    """Return the line that an error names, and a caret below the place; ``None`` if it names none.
+    """Return the line that an error names, with a caret below the place, or ``None``.
 
-    The service counts lines and columns from 1, and says ``[1,1]`` when it knows no place.
+    The service counts lines and columns from 1, and reports ``[1,1]`` if it knows no place.
 
     Examples
     --------

@@ -64,9 +64,9 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over the result of a query; kept on the server for a day.
+    """A Storage API session over the result of a query; the server keeps it for a day.
 
-    ``limited`` is one of the first `LIMITED_RESULT_ROWS`, where the service gives no more.
+    ``limited``: the service returns only the first `LIMITED_RESULT_ROWS` rows.
     """
 
     project: str
@@ -79,22 +79,22 @@ class ResultSession:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the result may have more rows than the session gives."""
+        """Whether the result may have more rows than the session returns."""
         return self.limited and self.row_count >= LIMITED_RESULT_ROWS
 
     def shown(self, text: TextOptions) -> TableSchema:
-        """Return the columns as a read with these options gives them."""
+        """Return the columns as a read with these options returns them."""
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Fail if more rows are wanted (``None``: all) than this session is sure to have."""
+        """Raise if more rows are requested (``None``: all) than this session is sure to have."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
                 "result here, and this one may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them by result.first({LIMITED_RESULT_ROWS}), write the result into a "
+                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result into a "
                 "table by SQL, or ask the owner of the project for the right to download",
             )
 
@@ -108,9 +108,9 @@ def open_result(
 ) -> ResultSession:
     """Open the rows of a query that has succeeded; waits while the service prepares them.
 
-    A statement without rows, such as ``create table``, has a result without columns. Where the key
-    may not read all rows, as in a project whose data are protected, it is a limited session
-    (pyodps: ``Instance.open_reader``).
+    A statement without rows, such as ``create table``, has a result without columns. If the key
+    may not read all rows, as in a project with protected data, the session is limited (pyodps:
+    ``Instance.open_reader``).
     """
     ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
     limited = False
@@ -187,9 +187,9 @@ def iter_result(
 ) -> Batches:
     """Iterate over the rows in order; a broken stream resumes at the exact row.
 
-    A result is cut into pages of at most ``page_rows`` rows, of which ``workers`` (8 by default)
-    are read concurrently. ``read_ahead`` bytes of batches may wait for the consumer; each worker
-    may hold one more batch, whose size the service decides. Leaving the iterator early closes its
+    A result is cut into pages of at most ``page_rows`` rows; ``workers`` of them (default: 8) are
+    read concurrently. Up to ``read_ahead`` bytes of batches wait for the consumer; each worker may
+    hold one more batch, whose size the service decides. Leaving the iterator early closes its
     connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
@@ -230,7 +230,7 @@ def iter_result_rows(
     unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
+    """Iterate over a range of rows: one request, resumed at the exact row after a break."""
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 
@@ -278,7 +278,7 @@ def _request(
 
 
 # -- the page of an instance ----------------------------------------------------------------------
-# As the stock clients build its address: ``GET /webconsole/host`` names the console, below the REST
+# Built as in the stock clients: ``GET /webconsole/host`` names the console, below the REST
 # endpoint, and pyodps 0.13 appends region, endpoint, project and instance. The older Logview is not
 # used: the token in its address would open the job to every reader of the saved notebook.
 
@@ -287,7 +287,7 @@ _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the console for the region; ``None`` without one. One request."""
+    """Return the address of the console for the region, or ``None``. Sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)
@@ -296,7 +296,7 @@ def console_of(storage: StorageClient) -> str | None:
         return None
     try:
         _, body = storage.rest(rest_request("/webconsole/host", scope=Scope()))
-    except OdpsNbError:  # a link is a courtesy
+    except OdpsNbError:  # continue without a link
         return None
     console = body[:1000].decode("utf-8", "replace").strip().rstrip("/")
     return f"{console}/{quote(region)}" if _CONSOLE.fullmatch(console) else None

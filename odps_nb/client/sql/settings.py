@@ -1,7 +1,7 @@
 """Settings of a query: those of its schema, and the ``SET`` statements at its beginning.
 
-They travel beside its text. The service ignores ``SET`` in the text of a job (vendor's manual, *Set
-an SQL flag*); its console and DataWorks take them out, too.
+They are sent separately from the text. The service ignores ``SET`` in the text of a job (vendor's
+manual, *Set an SQL flag*); its console and DataWorks remove it, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     rest = sql[at:].strip()
     if not rest:
         raise ArgumentError(
-            "there are settings and no query", hint="end each with ; and write the query below them"
+            "there are settings but no query", hint="end each with ; and write the query below them"
         )
     return settings, rest
 

@@ -3,8 +3,8 @@
 Rows of a primary-key table carry ``__operation`` (int8): 85 upserts a row, 68 deletes it; the last
 row of a key in a stream wins (live tests of the Python SDK: test_delta_table_record_writer).
 
-The number of rows precedes an upload, so a part of bounded size is gathered before it is encoded
-and sent (``docs/protocol.md`` 5.4, 7.6).
+An upload states its number of rows first, so a part of bounded size is collected before it is
+encoded and sent (``docs/protocol.md`` 5.4, 7.6).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:
-    """Identifies a write session in another process; may be pickled."""
+    """Identifies a write session in another process; can be pickled."""
 
     table: TableName
     session_id: str
@@ -36,7 +36,7 @@ class WriteSessionRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReceipt:
-    """A closed stream, as a commit needs it; may be pickled. ``size`` is in bytes of Arrow."""
+    """A closed stream, as a commit needs it; can be pickled. ``size`` is in bytes of Arrow."""
 
     stream_id: str
     version: int
@@ -51,7 +51,7 @@ UPSERT, DELETE = ord("U"), ord("D")
 def takes_operation(schema: WriteSchema) -> bool:
     """Return whether rows of this stream must have the operation column.
 
-    It may be listed with the system or the data columns: the Python SDK looks in both.
+    The column may be among the system or the data columns; the Python SDK looks in both.
     """
     listed = (*schema.schema.columns, *schema.system_columns)
     return any(column.name == OPERATION for column in listed)
@@ -59,22 +59,22 @@ def takes_operation(schema: WriteSchema) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Adds the operation column to batches of a write; may be pickled."""
+    """Adds the operation column to batches of a write; can be pickled."""
 
     operation: int | None = None
-    """`UPSERT` or `DELETE`, for all rows; ``None``: append, or upsert where the table has a key."""
+    """`UPSERT` or `DELETE` for all rows. ``None``: append, or upsert if the table has a key."""
     flag: str | None = None
-    """A boolean column of the rows, not of the table: where it is true the row is deleted."""
+    """A boolean column of the rows, not of the table; rows in which it is true are deleted."""
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch with the operation column where the stream has it."""
+        """Return the batch with the operation column, if the stream has one."""
         if not takes_operation(schema):
             if self.operation is None:
                 return batch
             raise ArgumentError(
-                "the service takes no upserts and deletes for this table: its write stream has no "
+                "the service accepts no upserts or deletes for this table: its write stream has no "
                 f"column {OPERATION!r}",
-                hint="only tables with a primary key take them; write() adds rows to others",
+                hint="use a table with a primary key, or add rows with write()",
             )
         operation = UPSERT if self.operation is None else self.operation
         operations: pa.Array = pa.repeat(pa.scalar(operation, pa.int8()), batch.num_rows)
@@ -101,7 +101,7 @@ class RowPart:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> RowPart:
-        """Make a part of batches; counts rows and bytes."""
+        """Make a part from batches; count rows and bytes."""
         held = tuple(batches)
         return cls(
             batches=held,
@@ -124,9 +124,9 @@ class RowPart:
 def iter_parts(
     batches: Iterable[pa.RecordBatch], *, max_bytes: int = DEFAULT_PART_BYTES
 ) -> Iterator[RowPart]:
-    """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
+    """Group batches into parts of about ``max_bytes`` each; skip batches without rows.
 
-    A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
+    A part is one Arrow stream, so a new one begins where the unit of a timestamp changes.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -149,7 +149,7 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Refuse batches that differ in more than time units, which each stream declares itself."""
+    """Raise if batches differ in more than time units, which each stream declares."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
@@ -182,7 +182,7 @@ def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class _Sink(io.RawIOBase):
-    """The file object that pyarrow writes to: passes every buffer on."""
+    """The file object that pyarrow writes to; passes every buffer on."""
 
     def __init__(self, write: Callable[[Any], object]) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Write sessions: all rows at once, or none (``docs/protocol.md`` sections 3.5 to 3.10, 7).
+"""Transactional write sessions (``docs/protocol.md`` sections 3.5 to 3.10, 7).
 
-A session that is left without a commit is aborted; after a commit whose answer was lost, the
+A session that is left without a commit is aborted; after a commit whose response was lost, the
 status of the session is fetched.
 """
 
@@ -40,7 +40,7 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-# An abort must not keep a user waiting who pressed Ctrl-C: two attempts, about ten seconds in all.
+# An abort must not delay a user who pressed Ctrl-C: two attempts, about ten seconds in all.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
 _ABORT_TIMEOUT = 5.0
 
@@ -57,10 +57,10 @@ def open_write_session(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> WriteSession:
-    """Begin a transaction; a context manager that aborts unless it was committed.
+    """Begin a transaction; a context manager that aborts it unless it was committed.
 
-    Keys that ``partition`` leaves out must be columns of the rows. With ``overwrite`` the commit
-    replaces the table, the partitions under ``partition``, or those that received rows.
+    Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
+    the commit replaces the table, the partitions under ``partition``, or those that received rows.
     ``part_bytes`` is the size of one upload; memory holds one per stream.
     """
     if tracker is not None:
@@ -87,7 +87,7 @@ def open_write_session(
 class WriteSession:
     """A transaction on a table. Streams may be opened and written from several threads.
 
-    One that is not ``owned``, since another process opened it, is aborted by `abort` alone.
+    A session that is not ``owned``, because another process opened it, is aborted only by `abort`.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Neither commit nor abort in the child: the session belongs to the parent."""
+        """Prevent commit and abort in the child: the session belongs to the parent."""
         self._lock = threading.Lock()
 
     @property
     def is_over(self) -> bool:
-        """Whether this object committed or aborted it."""
+        """Whether this object has committed or aborted the session."""
         return self._over is not None
 
     @property
@@ -142,7 +142,7 @@ class WriteSession:
 
     @property
     def streams(self) -> tuple[WriteStream, ...]:
-        """The streams opened here, in the order of their ids' first use."""
+        """The streams opened here, in the order in which their ids were first used."""
         with self._lock:
             return tuple(self._streams.values())
 
@@ -170,7 +170,7 @@ class WriteSession:
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
         """Make the rows of exactly these streams visible, all at once; ``None``: those opened here.
 
-        The error is ``in_doubt`` if no response came, and the outcome cannot be found out either.
+        The error is ``in_doubt`` if no response came and the outcome cannot be determined.
         """
         self._require_open()
         if streams is None:
@@ -192,9 +192,9 @@ class WriteSession:
         self._over = "committed"
 
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
-        """End the doubt about a commit: abort the session, then ask what became of it.
+        """Resolve the doubt about a commit: abort the session, then fetch its status.
 
-        A commit that is late finds the session aborted; an abort that is late finds it committed.
+        A late commit then finds the session aborted; a late abort finds it committed.
         """
         try:
             abort_write(self._storage, self.ref)
@@ -260,10 +260,10 @@ def named_streams(
     session: WriteSessionRef,
     streams: Iterable[StreamReceipt | tuple[str, int]],
 ) -> tuple[tuple[str, int], ...]:
-    """Return the id and version of each stream that a commit has to name.
+    """Return the id and version of each stream that a commit must name.
 
-    If there is none, an empty stream is written, because a commit without names takes all streams
-    of the session, those of failed and late writers included.
+    If there is none, an empty stream is written, because a commit without names includes all
+    streams of the session, also those of failed and late writers.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
@@ -307,15 +307,15 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # if it is the last one
-            # A commit of what was committed succeeds (``docs/protocol.md`` section 3.7).
+            error.in_doubt = in_doubt  # if no retry follows
+            # Committing again succeeds (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
             error.in_doubt = in_doubt
             if in_doubt:
-                error.add_note("an earlier try had no answer: look whether the rows are there")
+                error.add_note("an earlier attempt had no response: check the rows of the table")
             raise
 
 
@@ -325,12 +325,12 @@ def _is_committed(
     error: OdpsNbError,
     tracker: ProgressTracker | None,
 ) -> bool:
-    """Return whether a commit whose answer was lost has succeeded; one request."""
+    """Return whether a commit whose response was lost has succeeded; one request."""
     try:
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
         error.in_doubt = True
-        error.add_note(f"whether it was committed is unknown: asking the session gave {second}")
+        error.add_note(f"whether it was committed is unknown, its status cannot be read: {second}")
         raise error from second
     if status != SessionStatus.COMMITTED.value:
         return False

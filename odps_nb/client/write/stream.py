@@ -1,6 +1,6 @@
 """One stream of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
-Uploads carry a row offset: after an upload whose answer was lost, the offset of the stream is
+Uploads carry a row offset: after an upload whose response was lost, the offset of the stream is
 fetched, and rows are sent again only if they did not arrive.
 """
 
@@ -53,11 +53,10 @@ _log = logging.getLogger("odps_nb")
 
 
 class WriteStream:
-    """A stream of a write session, used from one thread; `close` makes it ready for the commit.
+    """A stream of a write session, used by one thread; `close` makes it ready for the commit.
 
-    Begin with `start` or `resume`. A higher version of the same id replaces what the lower one
-    wrote. Leaving the stream as a context manager closes it after success, and drops it after an
-    error.
+    Begin with `start` or `resume`. A higher version of an id replaces the rows of lower versions.
+    As a context manager, the stream is closed after success and dropped after an error.
     """
 
     def __init__(
@@ -95,10 +94,10 @@ class WriteStream:
         return self._stands(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
-        """Continue a stream that was left open.
+        """Resume a stream that was left open.
 
-        `rows` is then the number of rows that the service has, and the former writer of the stream
-        can write no more. `ConflictError`: the session is over, or a higher version exists.
+        `rows` is then the number of rows that the service has, and the earlier writer of the stream
+        can no longer write. `ConflictError`: the session has ended, or a higher version exists.
         """
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
@@ -120,7 +119,7 @@ class WriteStream:
         return self
 
     def _named(self) -> dict[str, Any]:
-        """Return what each request says of this stream."""
+        """Return the fields that identify this stream in each request."""
         return {
             "table": self._session.table,
             "session_id": self._session.session_id,
@@ -139,7 +138,7 @@ class WriteStream:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was done, or an error ended the stream."""
+        """Whether the stream was closed, or ended by an error."""
         return self.failed or self._receipt is not None
 
     def give_up(self) -> None:
@@ -197,7 +196,7 @@ class WriteStream:
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
-                del part  # or it would be here while the next one is gathered
+                del part  # otherwise it is kept while the next one is collected
         except BaseException:
             self.failed = True
             raise
@@ -228,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # only where the server did nothing
+                attempts.again(error, idempotent=False)  # only if the server did nothing
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts
@@ -254,9 +253,9 @@ class WriteStream:
             _log.warning("TableWrite into %s: %s", self.label, answer.warning)
         if self.is_exactly_once and answer.row_offset not in (None, end):
             raise ConflictError(
-                f"the server counts {answer.row_offset} rows in {self.label} where there are {end}",
+                f"the server counts {answer.row_offset} rows in {self.label}, but {end} were sent",
                 code="RowOffsetConflict",
-                hint="another writer uses this stream",
+                hint="check whether another writer uses this stream",
             )
         self.rows = end
 
@@ -269,7 +268,7 @@ class WriteStream:
         end: int,
         attempts: Attempts,
     ) -> None:
-        """Fetch the offset after a lost answer; return once the remaining rows may be sent."""
+        """Fetch the offset after a lost response; return once the remaining rows may be sent."""
         if isinstance(error, TransportError) and error.request_sent is False:
             attempts.again(error, idempotent=True)
             return
@@ -279,8 +278,8 @@ class WriteStream:
         if landed is None or not first <= landed <= end:
             raise self._conflict(error, landed, first, end) from error
         if not self.is_exactly_once and landed != end:
-            # Without offsets the lost upload might still be on its way in.
-            error.add_note("whether these rows arrive is unknown, so they are not sent again")
+            # Without offsets, the lost upload might still arrive.
+            error.add_note("these rows may have arrived, so they are not sent again")
             attempts.give_up(error)
         self.rows = landed
         if landed < end:
@@ -292,7 +291,7 @@ class WriteStream:
         try:
             answer = self._call_get(exactly_once=self.is_exactly_once)
         except OdpsNbError as second:
-            second.add_note(f"while asking what became of an upload that ended in: {error}")
+            second.add_note(f"while checking the outcome of an upload that failed with: {error}")
             raise
         self._route_token = answer.route_token or self._route_token
         if not self.is_exactly_once:
@@ -312,9 +311,9 @@ class WriteStream:
             )
             return error
         return ConflictError(
-            f"the server has {landed} rows in {self.label}, where {first} to {end} are possible",
+            f"the server has {landed} rows in {self.label}, but {first} to {end} are possible",
             code="RowOffsetConflict",
-            hint="another writer uses this stream",
+            hint="check whether another writer uses this stream",
         )
 
     # -- blobs --------------------------------------------------------------------------------
@@ -329,9 +328,9 @@ class WriteStream:
     ) -> list[BlobReference]:
         """Upload blobs for a BLOB column and return their references, in order.
 
-        An item is (content, media type, file name), its content bytes, a path or a binary file.
+        An item is (content, media type, file name); the content is bytes, a path or a binary file.
         ``column_id`` is the id of the BLOB leaf in `schema` (``schema.column_ids``), not a
-        position. ``partition`` is where the rows will be; that of the session if ``None``.
+        position. ``partition`` is that of the rows; ``None``: that of the session.
         """
         self.require_open()
         uploader = BlobUploader(

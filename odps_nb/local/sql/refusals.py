@@ -57,7 +57,7 @@ def _parser_words(said: str, word: str) -> str:
         return f"an expression is missing after {word!r}"
     if found := re.search(r"arguments \((\d+)\) is greater than .* \((\d+)\)", said):
         return f"the function takes at most {found[2]} arguments, not {found[1]}"
-    if "cannot take it apart" in said:
+    if "all its arguments" in said:
         return said
     return f"{word!r} is not expected here" if word else "the text cannot be read"
 

@@ -375,7 +375,7 @@ def test_an_iterator_that_is_left_early_closes_everything(odps, media):
     blobs.close()
     assert first.closed
     assert {t for t in running() if t.name.startswith("odps_nb")} == before
-    assert (told.end.phase, told.end.message) == (Phase.DONE, "the rest was not wanted")
+    assert (told.end.phase, told.end.message) == (Phase.DONE, "stopped early by the caller")
 
 
 def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):

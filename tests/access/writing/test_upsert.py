@@ -212,5 +212,5 @@ def test_the_operation_is_put_where_the_stream_lists_it() -> None:
     assert middle.schema.names == ["id", "__operation", "v"]
     assert middle.column(1).to_pylist() == [UPSERT, UPSERT]
     assert Stamp().put(batch, nowhere) is batch
-    with pytest.raises(ArgumentError, match="takes no upserts"):
+    with pytest.raises(ArgumentError, match="accepts no upserts"):
         Stamp(operation=UPSERT).put(batch, nowhere)

@@ -88,13 +88,16 @@ def test_many_threads_ask_once():
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (None, "gave NoneType instead"),
-        ({}, "gave neither"),
-        ({"access_id": "me"}, "gave neither"),
+        (None, "returned NoneType instead"),
+        ({}, "returned neither"),
+        ({"access_id": "me"}, "returned neither"),
         ({"access_id": "me", "access_key": 5}, "not a string"),
         ({"access_id": "me", "access_key": SECRET, "expiration": "soon"}, "not a time"),
-        ({"access_id": "me", "access_key": SECRET, "expiration": 1}, "have ended"),
-        ({"access_id": "me", "access_key": SECRET, "expiration": "2001-01-01T00:00:00Z"}, "ended"),
+        ({"access_id": "me", "access_key": SECRET, "expiration": 1}, "have already expired"),
+        (
+            {"access_id": "me", "access_key": SECRET, "expiration": "2001-01-01T00:00:00Z"},
+            "have already expired",
+        ),
     ],
 )
 def test_what_are_no_keys_is_refused_and_not_shown(given, why):

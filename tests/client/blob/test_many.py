@@ -128,7 +128,7 @@ def test_a_flipped_bit_that_stays_is_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
-    assert "BlobRead of 1 blobs from number 0, 2 tries" in caught.value.notes[-1]
+    assert "BlobRead of 1 blobs from number 0, 2 attempts" in caught.value.notes[-1]
 
 
 @pytest.mark.parametrize("given", [1, 2, 4])

@@ -196,7 +196,7 @@ def test_throttling_without_end_ends():
     ):
         storage.call(ASK)
     assert len(service.seen) == 3
-    assert "TableGetReadSession p.t SessionId=s, 3 tries" in caught.value.notes[0]
+    assert "TableGetReadSession p.t SessionId=s, 3 attempts" in caught.value.notes[0]
 
 
 def test_an_error_names_code_status_request_id_action_and_target():

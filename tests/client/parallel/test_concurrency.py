@@ -169,7 +169,7 @@ def test_who_is_refused_to_the_deadline_says_how_long_it_waited():
     ):
         list(iter_batches(storage, halves, workers=2, read_ahead=1))
     assert 15 < refusals[0] < 40
-    (note,) = (note for note in caught.value.__notes__ if "tries" in note)
+    (note,) = (note for note in caught.value.__notes__ if "attempts" in note)
     assert 90 < float(note.split(" in ")[-1].removesuffix(" s")) <= 100
 
 
@@ -215,7 +215,7 @@ def test_splits_that_wait_for_the_consumer_give_their_place_to_one_that_is_refus
     with Service(ReadRows=[step]) as service, service.client(sleep=time.sleep) as storage:
         got = ids(iter_batches(storage, halves, workers=2, read_ahead=1, tracker=tracker))
     assert got == list(range(ROWS))
-    assert any("gave its connection up" in event for event in tracker.snapshot().events)
+    assert any("closed its connection" in event for event in tracker.snapshot().events)
 
 
 def test_a_service_that_refuses_everybody_is_an_error_soon():

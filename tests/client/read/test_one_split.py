@@ -168,11 +168,11 @@ def test_a_complete_stream_with_too_few_rows_is_resumed_and_then_fails():
         split_of(short, nothing, retry=RetryPolicy(max_attempts=3))
     assert (caught.value.expected, caught.value.actual) == (60, 10)
     assert caught.value.request_id == "req-1"
-    assert "rows 20…80 of p.t, 3 tries" in caught.value.notes[0]
+    assert "rows 20…80 of p.t, 3 attempts" in caught.value.notes[0]
 
 
 def test_a_stream_with_too_many_rows_is_an_error():
-    with pytest.raises(FramingError, match="61 rows came where 60 were asked for"):
+    with pytest.raises(FramingError, match="61 rows arrived, but 60 were requested"):
         split_of(raw(ipc(numbers(20, 81), rows=61)), retry=RetryPolicy(max_attempts=1))
 
 

@@ -40,7 +40,7 @@ def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
 
 @pytest.mark.parametrize("text", ["set a=1", " set a=1;\n", "set a=1\nselect 1"])
 def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
-    with pytest.raises(ArgumentError, match="settings and no query") as caught:
+    with pytest.raises(ArgumentError, match="settings but no query") as caught:
         odps.sql(text)
     assert "end each with ;" in str(caught.value.hint)
 

@@ -136,7 +136,7 @@ def test_without_offsets_nothing_is_sent_twice(fault):
             write(service)
         assert len(service.calls["WriteRows"]) == 1
         assert service.status == "ABORTED"
-    assert "whether these rows arrive is unknown, so they are not sent again" in caught.value.notes
+    assert "these rows may have arrived, so they are not sent again" in caught.value.notes
     assert "the write was aborted; nothing of it is in the table" in caught.value.notes
 
 
