@@ -6,6 +6,7 @@ import collections
 import datetime
 import io
 import json
+import math
 import os
 import pickle
 import struct
@@ -69,8 +70,14 @@ def _scene() -> bytes:
 
 
 def _area() -> bytes:
-    shape = {"type": "MultiLineString", "coordinates": [[[-2, 48], [4, 52], [12, 53]]]}
-    features = [{"type": "Feature", "properties": {}, "geometry": shape}] * 3
+    turns = [at / 30 * math.tau for at in range(31)]
+    ring = [[5 + 8 * math.cos(turn), 50 + 4 * math.sin(turn)] for turn in turns]
+    shapes = [
+        {"type": "Polygon", "coordinates": [ring, [[3, 49], [6, 49], [6, 51], [3, 49]]]},
+        {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": [10, 52]}]},
+        {"type": "MultiLineString", "coordinates": [[[-2, 48], [4, 52], [12, 53]]]},
+    ]
+    features = [{"type": "Feature", "properties": {}, "geometry": shape} for shape in shapes]
     return json.dumps({"type": "FeatureCollection", "features": features}).encode()
 
 

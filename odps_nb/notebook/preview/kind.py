@@ -147,12 +147,12 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
 
 
-def load_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text, ``None`` where it is none; its numbers are texts.
+def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
+    """Return the value of a JSON text, ``None`` where it is none.
 
-    So one of a million digits costs nothing.
+    Numbers are texts unless ``number`` converts them: one of a million digits costs nothing.
     """
     try:
-        return json.loads(text, parse_int=str, parse_float=str)
+        return json.loads(text, parse_int=number, parse_float=number)
     except (ValueError, RecursionError):
         return None

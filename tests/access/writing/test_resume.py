@@ -1,4 +1,4 @@
-"""A folder whose upload ended early: the same call goes on, and every file is there once."""
+"""An interrupted upload of a folder: the same call resumes it, and every file is written once."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_call_that_ended_after_its_commit_is_not_repeated(
     assert contents(odps, name) == here(folder)
 
 
-def test_a_commit_that_nobody_knows_of_is_not_guessed(
+def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
 ) -> None:
     name = new_name("unknown")
@@ -248,12 +248,12 @@ def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
             other.table(name).write_files(folder, resume=True)
-    with pytest.raises(ConflictError, match="does not say its status"):
+    with pytest.raises(ConflictError, match="does not report its status"):
         other.table(name).write_files(folder, resume=True)
     assert contents(odps, name) == here(folder)
 
 
-def test_a_commit_that_failed_is_asked_for_again_and_nothing_is_sent_anew(
+def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     odps: Connection,
     other: Connection,
     asked: Asked,
@@ -266,7 +266,7 @@ def test_a_commit_that_failed_is_asked_for_again_and_nothing_is_sent_anew(
         patch.setattr(WriteSession, "commit", lambda *_: stop())
         with pytest.raises(Stopped) as caught:
             other.table(name).write_files(folder, resume=True)
-    assert any("what became of the commit" in note for note in caught.value.__notes__)
+    assert any("whether the commit succeeded" in note for note in caught.value.__notes__)
     asked.names.clear()
     assert other.table(name).write_files(folder, resume=True).resumed == COUNT
     assert (asked.names, contents(odps, name)) == ([], here(folder))

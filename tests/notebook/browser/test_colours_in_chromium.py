@@ -38,6 +38,7 @@ PICTURES = {
     "colours with a profile of greys": saved("PNG", icc_profile=grey_profile(1.0)),
     "gamma": png(gamma_chunk(0.55)),
     "gamma of sRGB": png(gamma_chunk(0.45455)),
+    "gamma and primaries": png(primaries_chunk(ADOBE), gamma_chunk(1.0)),
     "gamma and primaries of sRGB": png(primaries_chunk(SRGB), gamma_chunk(0.45455)),
     "primaries alone": png(primaries_chunk(ADOBE)),
     "sRGB and gamma": png(SRGB_CHUNK, gamma_chunk(1.0)),

@@ -164,15 +164,22 @@ def test_the_gamma_of_a_png_is_that_of_its_colours(gamma):
     assert furthest(shown(png(gamma_chunk(gamma))), wanted) <= 3
 
 
+def test_primaries_of_a_png_count_with_a_gamma():
+    gamma = gamma_chunk(1.0)
+    wanted = [meant(colour, ADOBE, 1.0) for colour in COLOURS]
+    assert furthest(shown(png(primaries_chunk(ADOBE), gamma)), wanted) <= 3
+    assert furthest(shown(png(primaries_chunk(ADOBE))), COLOURS) == 0
+
+
 @pytest.mark.parametrize(
     "chunks",
     [
         (SRGB_CHUNK, gamma_chunk(1.0)),
         (gamma_chunk(0.45455),),
         (gamma_chunk(0),),
-        (primaries_chunk(ADOBE),),
+        (primaries_chunk(((0.3, 0.0),) * 3), gamma_chunk(1.0)),
     ],
-    ids=["sRGB", "that of sRGB", "zero", "primaries alone"],
+    ids=["sRGB", "that of sRGB", "zero", "primaries of no colour"],
 )
 def test_a_gamma_that_says_nothing_changes_nothing(chunks):
     assert furthest(shown(png(*chunks)), COLOURS) == 0

@@ -13,8 +13,8 @@ import pytest
 
 # all that are parsed by code that is not ours, and some that are not
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
-    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF JSON notebook
-    MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument DICOM Markdown Python
+    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF GeoJSON notebook
+    MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument FITS DICOM Markdown Python
     Word PowerPoint EPUB message PPM DDS PSD
     AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite PLY STL OBJ"""
 

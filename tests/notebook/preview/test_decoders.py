@@ -26,11 +26,11 @@ from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.notebook.preview.test_more_kinds import Page
+from tests.notebook.preview.test_more_kinds import Page, words
 from tests.support.previews import Seen, Value
 from tests.support.sockets.peers import own_address
 
@@ -67,7 +67,7 @@ def test_a_film_has_a_player_with_a_frame_of_it(name):
     assert page.tags.count("video") == 1
 
 
-def test_a_film_that_was_taken_upright_stands_upright():
+def test_a_video_taken_in_portrait_is_shown_in_portrait():
     data = bytearray(FILMS["clip.mp4"])
     matrix = data.index(b"tkhd") + 44  # a quarter to the right, as telephones write it
     data[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
@@ -118,7 +118,7 @@ def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
         assert "no frame" not in page.text
 
 
-def test_a_large_sound_in_boxes_says_its_length_or_that_its_index_stands_at_its_end():
+def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_the_end():
     song = FILMS["song.m4a"]
     index, begin = song.index(b"moov") - 4, song.index(b"mdat") - 4
     assert begin < index
@@ -244,6 +244,27 @@ def test_a_paper_that_is_not_drawn_is_a_card_that_says_why():
     assert "not decoded here: the decoder finds invalid data in it" in page.text
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64, -32, -64])
+def test_fits_of_every_type_is_drawn_with_its_first_row_below(bits):
+    drawn = picture_in(page_of(document_files.fits(bits)))
+    assert drawn.size == (60, 40)
+    assert sum(drawn.getpixel((2, 38))) < 60
+    assert drawn.getpixel((58, 2))[0] > (180 if bits != 8 else 90)
+
+
+def test_fits_of_an_extension_and_of_a_header_alone():
+    plain = document_files.fits(8, (), data=b"")
+    extension = document_files.fits().replace(
+        b"SIMPLE  =                    T", b"XTENSION= 'IMAGE   '          "
+    )
+    page = page_of(plain + extension)
+    assert "60 × 40 · 2 units" in page.text
+    assert picture_in(page).size == (60, 40)
+    page = page_of(plain, size=LIST)
+    assert "OBJECT M 31's name of <b>it" in words(page)
+    assert "img" not in page.tags
+
+
 def test_dicom_says_nothing_of_a_person():
     for data in (document_files.dicom(), document_files.dicom(pixels=b"12")):
         made = tile(Value(data), size=SINGLE)
@@ -356,6 +377,9 @@ BOMBS = {
         lambda: document_files.dicom(syntax=b"1.2.840.10008.1.2.1.99", pixels=bytes(64 << 20)),
         "DICOM · MR",
     ),
+    "a wide sky": (lambda: document_files.fits(8, (10**9, 10**9), data=b""), "megapixels"),
+    "a deep sky": (lambda: document_files.fits(8, (1,) * 999, data=b"1"), ""),
+    "a negative sky": (lambda: document_files.fits(8, (-5, 5), data=b""), "negative"),
     "a wide film": (wide_film, ""),
 }
 
@@ -519,6 +543,7 @@ def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, 
 def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
+    assert "img" in plain["sky.fits"].tags
 
 
 WIDE = {

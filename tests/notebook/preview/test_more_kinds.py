@@ -22,7 +22,7 @@ SAYS = {
     "weights.safetensors": ("safetensors · 2 tensors · 49,153 parameters", "encoder.weight F16"),
     "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
     "scene.glb": ("glTF · version 2.0", "2 nodes 2 meshes a <b>tool</b>"),
-    "area.geojson": ("JSON · 2 keys", "features : 3 items"),
+    "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
     "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", "1:30 44.1 kHz mono"),  # no sound inside
@@ -40,6 +40,7 @@ SAYS = {
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
     "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
     "page.pdf": ("PDF · version 1.7 · 1 page", ""),
+    "sky.fits": ("FITS · 60 × 40", ""),
     "scan.dcm": ("DICOM · MR · 48 × 32", ""),
     "notes.md": ("Markdown · 7 lines", "# Notes"),
     "tool.py": ("Python · 7 lines", "def main (name):"),
@@ -69,6 +70,10 @@ SAYS = {
     "grid.h5": (
         "HDF5 · 6 datasets",
         "title: Heat <b> name shape type attributes heat 3 × 4 float32 units: K",
+    ),
+    "grid.nc": (
+        "netCDF-3 · 2 variables · 2 dimensions",
+        "title: Tide <b> name shape type attributes tide time 5 × place 4 int16",
     ),
     "names.rar": ("RAR · 2 files", "tea.txt · 4 B dir/<b>.txt · 4 B"),
     "photo.jp2": ("JPEG 2000 · 64 × 48", ""),

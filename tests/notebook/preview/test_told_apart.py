@@ -1,4 +1,4 @@
-"""Files whose first bytes look like another kind are told apart."""
+"""Files whose first bytes look like another kind are recognised correctly."""
 
 import io
 import json
@@ -44,6 +44,14 @@ def test_dicom_is_dicom_whatever_its_preamble_says():
     both = TIFF + scan[len(TIFF) :]
     assert label(both) == "DICOM"
     assert "DICOM · MR · 48 × 32" in tile(Value(both)).text
+
+
+def test_topojson_is_json_and_not_geojson():
+    point = '{"type": "Point", "coordinates": [1, 2]}'
+    topology = f'{{"type": "Topology", "objects": {{"a": {point}}}, "arcs": []}}'
+    assert label(topology.encode()) == "JSON"
+    assert label(f'{{"objects": {{"a": {point}}}, "type": "Topology"}}'.encode()) == "JSON"
+    assert label(point.encode()) == "GeoJSON"
 
 
 def test_lines_of_json_may_be_null():
@@ -144,6 +152,26 @@ def test_four_bytes_prove_no_font():
     font = b"\0\1\0\0\0\x0a\0\x80\0\3\0\x20OS/2" + bytes(60)
     assert sniff(table, len(table)).kind == "binary"
     assert sniff(font, len(font)).label == "TrueType"
+
+
+def test_fits_with_a_table_behind_an_empty_header_shows_the_table():
+    def unit(*cards, data=b""):
+        header = "".join(card.ljust(80) for card in (*cards, "END")).encode()
+        return header + b" " * (-len(header) % 2880) + data + bytes(-len(data) % 2880)
+
+    empty = unit("SIMPLE  =                    T", "BITPIX  =                    8", "NAXIS   = 0")
+    table = unit(
+        "XTENSION= 'BINTABLE'",
+        "BITPIX  =                    8",
+        "NAXIS   =                    2",
+        "NAXIS1  =                    4",
+        "NAXIS2  =                    3",
+        "TTYPE1  = 'flux    '",
+        data=bytes(12),
+    )
+    made = tile(Value(empty + table))
+    assert "FITS · table of 3 rows · 2 units" in made.text
+    assert "flux" in Seen(made.html).text
 
 
 # -- films and sound ------------------------------------------------------------------------------

@@ -40,8 +40,6 @@ _FORMATS = (
     Format("application/x-riff", "RIFF", starts=(b"RIFF",)),
     Format("application/vnd.las", "LAS", aliases=("application/vnd.laszip",), starts=(b"LASF",)),
     Format("application/x-hdf", "HDF4", starts=(b"\x0e\x03\x13\x01",)),
-    Format("application/x-netcdf", "netCDF-3", starts=(b"CDF\x01", b"CDF\x02", b"CDF\x05")),
-    Format("image/fits", "FITS", aliases=("application/fits",), starts=(b"SIMPLE  =     ",)),
     Format(
         "application/vnd.tcpdump.pcap",
         "pcap",

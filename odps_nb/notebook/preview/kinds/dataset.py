@@ -1,4 +1,4 @@
-"""Datasets of science (HDF5, netCDF-4): names, shapes, types and attributes of what is inside."""
+"""Datasets of science (HDF5, netCDF): names, shapes, types and attributes of what is inside."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ _HDF5 = Format(
     ),
     starts=(_HDF,),
 )
+_NETCDF3 = Format(
+    "application/x-netcdf",
+    "netCDF-3",
+    aliases=("application/netcdf",),
+    starts=(b"CDF\x01", b"CDF\x02", b"CDF\x05"),
+)
 
 
 def _recognise(head: Head) -> Format | None:
@@ -29,7 +35,7 @@ def _recognise(head: Head) -> Format | None:
 
 KIND = Kind(
     name="dataset",
-    formats=(_HDF5,),
+    formats=(_HDF5, _NETCDF3),
     draw=draw_parsed,
     recognise=_recognise,
     limit=8 * MIB,

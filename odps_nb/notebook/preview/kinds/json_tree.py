@@ -16,10 +16,7 @@ from odps_nb.terms import count_of, shorten
 _JSON = Format(
     "application/json",
     "JSON",
-    aliases=(
-        *("text/json", "application/geo+json", "application/vnd.geo+json", "application/ld+json"),
-        "text/plain",
-    ),
+    aliases=("text/json", "application/geo+json", "application/ld+json", "text/plain"),
 )
 _LINES = Format(
     "application/x-ndjson",

@@ -1,13 +1,14 @@
 """Colours of a small picture in sRGB, by its ICC profile or its gamma, as browsers show them.
 
-Of PNG, an ICC profile counts before the chunk sRGB, and that before gAMA (PNG 3, 4.3). A profile
-that cannot be used is left out.
+Of PNG, an ICC profile counts before the chunk sRGB, and that before gAMA and cHRM (PNG 3, 4.3). A
+profile that cannot be used is left out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +19,14 @@ with contextlib.suppress(ImportError):  # said by `picture`
 #: Bytes of the largest profile that is used; those of printers have up to 3 MB.
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
+# x and y of white, red, green and blue (IEC 61966-2-1), in the order of cHRM
+_SRGB: Final = (0.3127, 0.329, 0.64, 0.33, 0.3, 0.6, 0.15, 0.06)
+# responses of the eye's cones, in which whites are adapted (Bradford, as in ICC profiles)
+_CONES: Final = np.array(
+    [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
+)
 _SAME: Final = 0.05
-"""A gamma that is nearer than this to 1/2.2 changes nothing without cHRM, as in Chromium."""
+"""A gamma that is nearer than this to 1/2.2 changes nothing, as in libpng."""
 
 
 def as_srgb(image: Image.Image) -> Image.Image:
@@ -37,7 +44,9 @@ def as_srgb(image: Image.Image) -> Image.Image:
 
 
 def _translated(image: Image.Image, info: dict[Any, Any]) -> Image.Image:
-    profile, gamma = info.get("icc_profile"), info.get("gamma")
+    profile, gamma, primaries = (
+        info.get(name) for name in ("icc_profile", "gamma", "chromaticity")
+    )
     if profile and len(profile) <= _LARGEST:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         mode = _MODES.get(source.profile.xcolor_space.strip())
@@ -50,9 +59,29 @@ def _translated(image: Image.Image, info: dict[Any, Any]) -> Image.Image:
         return transform.apply(image)
     if "srgb" in info or not gamma or image.mode == "CMYK":
         return image
-    if "chromaticity" not in info and abs(gamma * 2.2 - 1) < _SAME:
+    if not primaries and abs(gamma * 2.2 - 1) < _SAME:
         return image
     light = (np.arange(256, dtype=np.float32) / 255) ** (1 / gamma)
     values = light[np.asarray(image)]
+    if primaries and image.mode == "RGB":
+        values = np.clip(values @ _between(primaries).T.astype(np.float32), 0, 1)
     shown = np.where(values <= 0.0031308, 12.92 * values, 1.055 * values ** (1 / 2.4) - 0.055)
     return Image.fromarray((shown * 255 + 0.5).astype(np.uint8))
+
+
+def _between(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Return the matrix from light of these primaries to that of sRGB."""
+    with np.errstate(all="raise"):  # primaries of no colour
+        there, here = _to_xyz(primaries), _to_xyz(_SRGB)
+        whites = [_CONES @ matrix.sum(axis=1) for matrix in (there, here)]
+        adapted = np.linalg.inv(_CONES) @ np.diag(whites[1] / whites[0]) @ _CONES
+    between: np.ndarray[Any, Any] = np.linalg.inv(here) @ adapted @ there
+    return between
+
+
+def _to_xyz(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Return the matrix from red, green and blue light to XYZ; white has the luminance 1."""
+    x, y = (np.array(primaries[at::2], dtype=float) for at in (0, 1))
+    white, *colours = np.stack([x / y, np.ones(4), (1 - x - y) / y], axis=1)
+    matrix = np.stack(colours, axis=1)
+    return matrix * np.linalg.solve(matrix, white)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import answer
+from odps_nb.notebook.preview.parsers import netcdf
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -43,6 +43,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     The option ``length`` is that of the whole file, of which ``data`` is the beginning.
     """
+    if data.startswith(b"CDF"):
+        return netcdf.parse(data, options)
     if h5py is None:
         raise MissingDependencyError("contents of HDF5 files need h5py", extra="previews")
     with h5py.File(_Beginning(data, options["length"]), "r") as file:
@@ -84,9 +86,7 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
     is_netcdf = any(name in file.attrs for name in _NETCDF)
     fact = count_of(count, "dataset") if complete else "first datasets"
     facts = ["netCDF-4", fact] if is_netcdf else [fact]
-    about = _attributes(file)
-    heading = [about[0], " · ".join(("", *about[1:]))] if about else []
-    return answer(facts, heading=heading, head=("name", "shape", "type", "attributes"), rows=rows)
+    return netcdf.described(facts, _attributes(file), rows)
 
 
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
