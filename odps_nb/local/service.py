@@ -25,7 +25,7 @@ from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.ledger import Ledger, check_without_catalogue
+from odps_nb.local.store.ledger import Ledger, check_without_catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.writing.sessions import WriteSessions
 from odps_nb.local.writing.upserts import Publisher
@@ -73,7 +73,7 @@ class Service:
         try:
             if prepare is not None:
                 prepare(self.folder)
-            check_without_catalogue(self.folder)
+            check_without_catalog(self.folder)
             self._open()
         except BaseException:
             self.folder.close()

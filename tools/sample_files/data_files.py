@@ -67,7 +67,7 @@ def telemetry_csv() -> bytes:
     """CSV of about 900 KB: more than a viewer should show on one page."""
     rng = np.random.default_rng(9)
     seconds = np.arange(24_000)
-    heat = np.repeat(20 + 3 * np.sin(seconds[::60] / 900), 60)  # constant within a minute, to compress well
+    heat = np.repeat(20 + 3 * np.sin(seconds[::60] / 900), 60)  # minute steps compress well
     volts = np.repeat(230 + rng.normal(0, 1.5, seconds.size // 60), 60)
     lines = [
         f"2024-01-01,{s},{h:.3f},{v:.2f},ok" for s, h, v in zip(seconds, heat, volts, strict=True)

@@ -174,9 +174,7 @@ def _parse(text: str) -> Any:
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
     ):
-        raise _refused(
-            "a filter predicate cannot use aggregates, windows or explode"
-        )
+        raise _refused("a filter predicate cannot use aggregates, windows or explode")
     return found
 
 

@@ -67,7 +67,7 @@ class Ledger:
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 
 
-def check_without_catalogue(folder: DataFolder) -> None:
+def check_without_catalog(folder: DataFolder) -> None:
     """Raise `ConfigError` if a folder has data files but no catalog."""
     if not folder.has_catalog and (found := folder.data_files()):
         raise _refused(

@@ -45,7 +45,7 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Return the incoming field index of each column; ``None`` if absent, to fill with nulls.
 
-    Names match case-insensitively; if the number of columns matches, unknown names match by position
+    Names match case-insensitively; unknown names match by position if the number of columns fits
     (pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1). With
     ``exact``, a missing column raises 400 unless it is ``optional``
     (pyodps: …_with_partition_by_diff_schema_neg1).

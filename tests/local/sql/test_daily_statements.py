@@ -294,7 +294,7 @@ def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
 )
 def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, text: str) -> None:
     name = f"{new_table('(a bigint)')}_b"
-    with pytest.raises(InvalidRequestError, match="one text takes one statement") as caught:
+    with pytest.raises(InvalidRequestError, match="more than one statement") as caught:
         peer.sql(text.format(name))
     assert "call of its own" in (caught.value.hint or "")
     assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
