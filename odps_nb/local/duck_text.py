@@ -59,7 +59,7 @@ def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
 def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
     """Strip trailing blanks, in place, from text constants compared with a CHAR column.
 
-    CHAR comparisons ignore them ("Data types" in the vendor's manual), and they are not stored.
+    Comparisons of CHAR ignore trailing blanks ("Data types" in the vendor's manual).
     ``types`` are as for `compare_bytes`.
     """
     for constant in query.find_all(exp.Literal):

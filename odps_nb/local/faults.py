@@ -34,7 +34,7 @@ def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestErr
 
 def of_view(name: object) -> InvalidRequestError:
     """A view cannot be read or written through the Storage API (``docs/protocol.md`` 8.6)."""
-    message = f"{name} is a view: it has no rows of its own, SQL reads it"
+    message = f"{name} is a view, which stores no rows; read it with SQL"
     return InvalidRequestError(message, status=405, code="MethodNotAllowed")
 
 
@@ -63,13 +63,13 @@ def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
     """The embedded service does not support ``what``; ``is_sure`` if MaxCompute does."""
-    message = f"the embedded service has no {what}; MaxCompute {'does' if is_sure else 'may'}"
-    advice = advice or "write it without that, or run it in a project of MaxCompute"
-    return parse_failed(message, at=at, advice=advice)
+    message = f"the embedded service does not support {what}; MaxCompute "
+    advice = advice or "rewrite the statement without it, or run it in MaxCompute"
+    return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
-    """An object of any kind does not exist."""
+    """An object does not exist; ``what`` is the message."""
     return NotFoundError(what, status=404, code=code)
 
 
@@ -114,7 +114,7 @@ def expired(session_id: str) -> SessionExpiredError:
 
 
 def conflict(message: str, code: str) -> ConflictError:
-    """The request contradicts the state of an object, or another request."""
+    """The request conflicts with the state of an object or with another request."""
     return ConflictError(message, status=409, code=code)
 
 

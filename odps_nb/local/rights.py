@@ -47,7 +47,7 @@ class Rights:
         return own is None or own.get(project.casefold(), 0) >= right
 
     def require(self, access_id: str, project: str, right: Right) -> None:
-        """Refuse with 403 ``NoPermission`` unless the key has the right."""
+        """Raise 403 ``NoPermission`` unless the key has the right."""
         if not self.allows(access_id, project, right):
             raise faults.forbidden(
                 "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key lacks "

@@ -234,7 +234,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` starts, and the kept rows before it."""
+    """Return the start of the file that has kept row ``offset``, and the kept rows before it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

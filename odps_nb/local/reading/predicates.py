@@ -25,7 +25,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
 MAX_LENGTH = 64 * 1024
-# DuckDB functions that return many rows or columns or wait, unknown to the parser
+# DuckDB functions unknown to the parser that wait or return several rows or columns
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
 # functions that build huge values from short ones: DuckDB neither limits nor interrupts them
 _GROWING = frozenset(
@@ -142,7 +142,7 @@ class Evaluator:
 
 
 def _refused(message: str, before: str = "") -> InvalidRequestError:
-    """Return the error with the line and column of the fault, which follows text ``before``."""
+    """Return the error with a line and column: those at the end of the text ``before``."""
     lines = before.split("\n")
     return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
 

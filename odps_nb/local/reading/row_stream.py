@@ -46,7 +46,7 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches; raise at the first with a time outside the range of nanoseconds.
+    """Yield batches; raise at the first that has a time outside the range of nanoseconds.
 
     ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
     TIMESTAMP, because the test with the evidence reads a table with both.

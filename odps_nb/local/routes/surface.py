@@ -127,7 +127,7 @@ class Surface:
     async def answer_value(
         self, request: Request, asked: Asked, call: Any, row: To, *, upload: bool = False
     ) -> Response:
-        """Handle a decoded request with its row of the route table, if the key has the right."""
+        """Check the rights for a decoded request and call the handler of its route table row."""
         table = getattr(call, "table", None)
         project = getattr(call, "project", None) if table is None else table.project
         named = {"project": project, "instance": getattr(call, "instance_id", None)}

@@ -49,7 +49,7 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The row of a path; ``right`` applies to the path's project (``None``: no check).
+    """A row of the route table: a path; ``right`` applies to its project (``None``: no check).
 
     ``keys`` are query parameters of which one must be present. Bodies of uploads go to files.
     """
@@ -64,7 +64,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """The row of a request type; ``right`` applies to its project (``None``: no check)."""
+    """A row of the route table: a request type; ``right`` applies as in `At`."""
 
     kind: type
     right: Right | None

@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child ends with this process, even after a crash: it checks its parent four times a second.
+The child exits when this process ends, even in a crash: it checks its parent four times a second.
 Importing this module does not import the service.
 """
 

@@ -180,11 +180,11 @@ class _Query:
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []
         self._parts: list[tuple[dict[tuple[int, str], int], str, str]] = []
-        self._places: dict[tuple[int, str], int] = {}  # by column and expression
+        self._places: dict[tuple[int, str], int] = {}  # (column, SQL) → position
         self._count = 0
 
     def add(self, values: Iterable[str | None]) -> int:
-        """Add values for rows of the current part (``None``: null); return their choice number."""
+        """Add a row's values (``None``: null) to the current part; return its choice number."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
             if value is not None and (column, value) not in self._places:
@@ -228,7 +228,7 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
         numbers.append(f"{condition} {number}")
         earlier += f"{condition} NULL "
-    # inside the number, which every row needs: DuckDB could skip it as a separate condition
+    # part of the choice number, because DuckDB could skip a separate condition
     once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
     return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 
@@ -245,8 +245,8 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
             raise faults.invalid(
-                f"ODPS-0130071: INSERT of MERGE gives {len(branch.values)} values, the table "
-                f"{table.name.table} takes {len(columns)}"
+                f"ODPS-0130071: INSERT of MERGE has {len(branch.values)} values, the table "
+                f"{table.name.table} requires {len(columns)}"
             )
         return [f"({value})" for _, value in branch.values]
     values = _named(table, branch.values)

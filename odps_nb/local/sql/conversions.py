@@ -192,7 +192,7 @@ def _product(left: tuple[Any, int], right: tuple[Any, int], found: Digits) -> An
     return exp.cast(scaled, f"DECIMAL({found[0]}, {scale})")
 
 
-# -- what is inserted, by the columns it goes into ------------------------------------------------
+# -- inserted values ------------------------------------------------------------------------------
 
 _INSTANT_CODES = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
 _CLOCK_TIME = "TIMESTAMPNTZ"

@@ -66,7 +66,7 @@ def translate_functions(query: Any) -> None:
             continue
         if name == "mc_wm_concat" and given and isinstance(given[0], exp.Distinct):
             if len(given) != 1 or len(given[0].expressions) != 2:
-                raise faults.parse_failed("WM_CONCAT takes a separator and a value")
+                raise faults.parse_failed("WM_CONCAT requires a separator and a value")
             separator, value = given[0].expressions
             node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
             continue

@@ -1,7 +1,7 @@
 """Submits, runs, lists and cancels SQL instances, and reads their results.
 
 Each instance runs in a thread, and its result is a row file. An instance that was running when the
-service stopped is failed and has no visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
+service stopped has failed, without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class Instances:
         return download_id
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
-        """Return the instance of a download id, its result limited if the download is."""
+        """Return the instance of a download id, with a limited result for a limited download."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)

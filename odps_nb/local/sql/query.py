@@ -290,8 +290,8 @@ class _Replacing:
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
         """Return the query of a view with the columns that it had when it was created.
 
-        A ``*`` excludes columns added to its table later. If column names are not unique, columns
-        are matched by position instead.
+        A ``*`` does not include columns that were added to its table later. If column names are
+        not unique, columns are matched by position instead.
         """
         query = parse_query(view.text)
         self.run(query, table, (*inside, table.table_id))

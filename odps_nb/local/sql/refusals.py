@@ -59,7 +59,7 @@ def _parser_words(said: str, word: str) -> str:
         return f"the function accepts at most {found[2]} arguments, not {found[1]}"
     if "cannot take it apart" in said:
         return said
-    return f"{word!r} is not expected here" if word else "the text cannot be read"
+    return f"{word!r} is not expected here" if word else "the text cannot be parsed"
 
 
 _QUOTED = r"[\"']([^\"']+)[\"']"

@@ -118,7 +118,7 @@ class Cursor:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The next tokens that are words, at most two, in upper case."""
+        """The next one or two tokens in upper case, as far as they are words."""
         found = []
         for token in self._tokens[self._at : self._at + 2]:
             if token.token_type.name != "VAR" or not token.text.isalpha():

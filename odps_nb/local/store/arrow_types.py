@@ -69,7 +69,7 @@ def arrow_type(
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
     found = _PLAIN.get(odps.code)
     if found is None:
-        raise faults.invalid(f"the type {odps.code.name} is not supported here")
+        raise faults.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
     return found
 
 

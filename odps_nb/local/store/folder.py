@@ -161,7 +161,7 @@ class DataFolder:
             if _FINAL_NAME.fullmatch(path.name)
         }
 
-    # -- keys and the end ---------------------------------------------------------------------
+    # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return access IDs and secrets, generated once and stored in an owner-only file."""

@@ -111,7 +111,7 @@ class Streams:
     def add_parts(
         self, session: StoredWriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:
-        """Record uploaded files; return the number of the last one."""
+        """Record uploaded files; return the ``part_id`` of the last one."""
         last = 0
         with self._db.transaction() as db:
             for addition in additions:

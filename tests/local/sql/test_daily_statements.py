@@ -259,9 +259,11 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
 def test_what_only_maxcompute_runs_is_named_with_what_to_do(
     peer: Peer, text: str, what: str
 ) -> None:
-    with pytest.raises(ServiceError, match=f"embedded service has no {what}.*; MaxCompute ") as it:
+    with pytest.raises(
+        ServiceError, match=f"embedded service does not support {what}.*; MaxCompute "
+    ) as it:
         peer.sql(f"{text};")
-    assert it.value.hint == "write it without that, or run it in a project of MaxCompute"
+    assert it.value.hint == "rewrite the statement without it, or run it in MaxCompute"
 
 
 @pytest.mark.parametrize(
