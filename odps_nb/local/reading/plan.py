@@ -83,7 +83,7 @@ _KEY_SPLITS = {
 class ReadRules:
     """Read limits, set when a service is started; the defaults are those of the real service.
 
-    ``min_split_bytes`` is the minimum of SplitSize. A filter skips whole blocks of
+    ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; 1 means single rows. In a session with a filter, row
     ranges count stored rows, or with ``kept_ranges`` the rows that the filter keeps; which of
     the two the real service counts has not been tested.

@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return a column's type, such as ``DATETIME``; ``""`` if not known for all ``count``."""
+        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 
@@ -352,7 +352,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return the stored column behind each plain output column; ``None`` if there is a star."""
+    """Return the stored column that each output column copies; ``None`` if there is a star."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

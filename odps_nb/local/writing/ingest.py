@@ -214,7 +214,7 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Return the rows with a generated partition column, unless they or ``spec`` have it.
+    """Return the rows with the generated partition columns that they and ``spec`` lack.
 
     In a table with the property ``ingestion_time_partition``, the default of the column
     ``_partitiontime`` is the truncated time of the INSERT.
