@@ -239,8 +239,8 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"unicode|UTF-?8",
         _fails(
-            "this function of the embedded service requires UTF-8 text, unlike reads, "
-            "comparisons and groups",
+            "this function of the embedded service does not support text that is not UTF-8, "
+            "unlike reads, comparisons and groups",
             "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),

@@ -83,7 +83,7 @@ def test_max_pt_needs_the_name_of_a_partitioned_table(peer: Peer, new_table: New
     name = new_table("(a bigint)")
     with pytest.raises(QueryError, match="has no partitions"):
         peer.sql(f"SELECT max_pt('{name}');")
-    with pytest.raises(QueryError, match=r"\[1,8\].*one name in quotes") as caught:
+    with pytest.raises(QueryError, match=r"\[1,8\].*one table name in quotes") as caught:
         peer.sql(f"SELECT max_pt({name});")
     assert "max_pt('table')" in (caught.value.hint or "")
 
@@ -298,7 +298,7 @@ def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, 
     name = f"{new_table('(a bigint)')}_b"
     with pytest.raises(InvalidRequestError, match="more than one statement") as caught:
         peer.sql(text.format(name))
-    assert "call of its own" in (caught.value.hint or "")
+    assert "with a separate call" in (caught.value.hint or "")
     assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
 
 

@@ -63,11 +63,11 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
     [
         ("select id, count(*) from orders", "column id is neither grouped", "GROUP BY"),
         ("select id from orders a join orders b on a.id = b.id", "in several tables", "a.id"),
-        ("select dateadd(id) from orders", "function dateadd does not take", "arguments"),
+        ("select dateadd(id) from orders", "function dateadd does not accept", "arguments"),
         ("select * from orders where count(id) > 1", "WHERE clause cannot contain", "clauses"),
         ("select id from orders where id = 'abc'", "'abc' cannot be converted to DOUBLE", "cast"),
         ("select address.citi from orders", "key .citi. in struct", "names"),
-        ("select id + from orders", "missing", "marked|this place"),
+        ("select id + from orders", "missing", "marked|this position"),
         ("select zzz from orders", "no column zzz", "columns are id, customer"),
         ("select x.id from orders", "no table or alias x", "FROM: orders"),
         ("select id from (select id as x from orders) t", "no column id", "subquery"),
