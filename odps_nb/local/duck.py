@@ -1,8 +1,8 @@
 """A sandboxed DuckDB: no files, no network, no Python objects by name.
 
-One database in memory per service; each query has a connection of its own, which sees only what
-is registered with it. Queries cannot lift the restrictions (``lock_configuration``). Used for
-predicates and for SQL.
+There is one in-memory database per service. Each query runs on a separate connection, which sees
+only the tables registered with it. Queries cannot lift the restrictions (``lock_configuration``).
+Used for predicates and for SQL.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 
 from odps_nb.errors import StateError
 
-# GLOBAL, or a new connection would begin with the defaults again
+# GLOBAL, because a new connection otherwise starts with the defaults
 _FENCE = (
     "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program
     "SET GLOBAL autoinstall_known_extensions=false",
     "SET GLOBAL autoload_known_extensions=false",
     "SET GLOBAL allow_community_extensions=false",
-    "SET GLOBAL old_implicit_casting=true",  # MaxCompute compares text with numbers, too
+    "SET GLOBAL old_implicit_casting=true",  # MaxCompute also compares text with numbers
     "SET GLOBAL preserve_insertion_order=true",
     "SET GLOBAL TimeZone='UTC'",
     "SET GLOBAL enable_external_access=false",
 )
 
-# Functions that read settings, DuckDB's own catalogue or the environment, which show paths of this
-# machine. MaxCompute has no such functions.
+# Functions that read settings, DuckDB's catalog or the environment, and so expose local paths.
+# MaxCompute does not have them.
 _OUTSIDE = re.compile(
     r"(duckdb|pragma|pg|read|parquet|inet|python|sniff|arrow_scan|json_execute|enable|disable)_.*"
     r"|current_setting|getenv|getvariable|current_query|current_query_id|query_table|which_secret"
@@ -40,11 +40,11 @@ _OUTSIDE = re.compile(
 
 
 class Duck:
-    """The sandboxed database, opened for the first connection; close it.
+    """The sandboxed database, opened at the first connection. The owner must call `close`.
 
-    ``macros`` are definitions of functions, as after ``CREATE MACRO``. ``spill`` is the folder for
-    data that exceeds ``memory``; without it such queries fail. (By default DuckDB writes rows into
-    the working directory, readable by everybody.)
+    ``macros`` are function definitions, in the syntax that follows ``CREATE MACRO``. ``spill`` is
+    the folder for data that exceeds ``memory``; if it is ``None``, queries that exceed it fail.
+    (DuckDB's default is to spill rows into the working directory, readable by all users.)
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Duck:
     @contextmanager
     def connection(self) -> Iterator[Any]:
         """Open a connection without tables; a context manager that closes it."""
-        with self._lock:  # the database object itself is not made for threads
+        with self._lock:  # the database object is not thread-safe
             if self._closed:
                 raise StateError("the database of the service is closed")
             if self._database is None:
@@ -89,7 +89,7 @@ class Duck:
             connection.close()
 
     def replace_if_invalid(self) -> None:
-        """Close the database if it refuses everything after text that is not UTF-8."""
+        """Close the database if it was invalidated by text that is not UTF-8."""
         import duckdb
 
         with self._lock:
@@ -110,10 +110,10 @@ class Duck:
 
 
 def looks_outside(name: str) -> bool:
-    """Return whether a function reads the engine, its settings or the machine."""
+    """Return whether a function exposes the engine, its settings or the machine."""
     return _OUTSIDE.fullmatch(name) is not None
 
 
 def duck_quoted(name: str) -> str:
-    """Return an identifier in quotes."""
+    """Return an identifier quoted for DuckDB."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""Spells sqlglot's trees for DuckDB, which compares bytes and CHAR differently from MaxCompute."""
+"""Renders sqlglot trees as DuckDB SQL, adjusting comparisons of bytes and CHAR to MaxCompute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GT
 
 
 def spell(tree: Any) -> tuple[str, list[str]]:
-    """Return a tree as text for DuckDB, and the names of functions in it, in lower case."""
+    """Return a tree as DuckDB SQL, and the lower-case names of the functions it calls."""
     for kind in tree.find_all(exp.DataType):
         if kind.is_type("char", "varchar"):
             raise UnsupportedError(
@@ -31,7 +31,7 @@ def spell(tree: Any) -> tuple[str, list[str]]:
 
 
 def compared_with(constant: Any) -> Any | None:
-    """Return the column that a constant is compared with; ``None`` if that is not a column."""
+    """Return the column that a constant is compared with, or ``None`` if it is not a column."""
     while isinstance(constant.parent, exp.Paren):
         constant = constant.parent
     parent: Any = constant.parent
@@ -39,7 +39,7 @@ def compared_with(constant: Any) -> Any | None:
         return None
     if parent.this is not constant:
         other = parent.this
-    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
+    elif isinstance(parent, exp.In):  # with several items, no single one types the constant
         other = parent.expressions[0] if len(parent.expressions) == 1 else None
     else:
         other = parent.expression
@@ -48,7 +48,7 @@ def compared_with(constant: Any) -> Any | None:
 
 
 def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Compare ``unhex('…')`` with the bytes of a text column, in place, not with escapes."""
+    """Rewrite comparisons of ``unhex('…')`` in place to use a text column's raw bytes."""
     for constant in list(query.find_all(exp.Unhex)):
         column = compared_with(constant)
         met = set() if column is None else types.get(column.name.casefold(), set())
@@ -57,9 +57,9 @@ def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
 
 
 def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
+    """Strip trailing blanks, in place, from text constants compared with a CHAR column.
 
-    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
+    Comparisons of CHAR ignore trailing blanks ("Data types" in the vendor's manual).
     ``types`` are as for `compare_bytes`.
     """
     for constant in query.find_all(exp.Literal):

@@ -1,6 +1,6 @@
 """Errors of the service, one constructor per code of ``docs/protocol.md`` section 8.2.
 
-They are values of the shared error tree, independent of the HTTP framework.
+The errors are instances of `odps_nb.errors`, independent of the HTTP framework.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestErr
 
 
 def of_view(name: object) -> InvalidRequestError:
-    """A view is not read or written here (``docs/protocol.md`` section 8.6)."""
-    message = f"{name} is a view: it has no rows of its own, SQL reads it"
+    """A view cannot be read or written through the Storage API (``docs/protocol.md`` 8.6)."""
+    message = f"{name} is a view, which stores no rows; read it with SQL"
     return InvalidRequestError(message, status=405, code="MethodNotAllowed")
 
 
 def time_overflow() -> InvalidRequestError:
-    """A read in nanoseconds has a TIMESTAMP outside of their range."""
+    """A read in nanoseconds contains a TIMESTAMP outside the supported range."""
     message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
     return InvalidRequestError(message, status=400, code="ODPS-0422214")
 
 
 def malformed(message: str) -> InvalidRequestError:
-    """The body is not what its action requires: Arrow stream, frames or coding."""
+    """The body is not a valid Arrow stream, frame sequence or content coding."""
     return InvalidRequestError(message, status=400, code="MalformedDataStream")
 
 
 def parse_failed(
     message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """A SQL text cannot be read at a line and column; ``advice`` begins with a verb."""
+    """SQL text cannot be parsed at a line and column; ``advice`` begins with a verb."""
     if not advice and at != (1, 1):
-        advice = "check the text at this place and before it"
+        advice = "check the text at and before this position"
     text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
     return InvalidRequestError(text, status=400, code="ODPS-0130161")
 
@@ -62,24 +62,24 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """The embedded service does not run this; ``is_sure``: MaxCompute does."""
-    message = f"the embedded service has no {what}; MaxCompute {'does' if is_sure else 'may'}"
-    advice = advice or "write it without that, or run it in a project of MaxCompute"
-    return parse_failed(message, at=at, advice=advice)
+    """The embedded service does not support ``what``; ``is_sure`` if MaxCompute does."""
+    message = f"the embedded service does not support {what}; MaxCompute "
+    advice = advice or "rewrite the statement without it, or run it in MaxCompute"
+    return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
-    """An object of any kind does not exist."""
+    """An object does not exist; ``what`` is the message."""
     return NotFoundError(what, status=404, code=code)
 
 
 def no_such_project(name: str) -> NotFoundError:
-    """The project does not exist here."""
+    """The project does not exist in this service."""
     return no_such(f"ODPS-0420111: Project not found - '{name}'.", code="NoSuchProject")
 
 
 def no_such_table(name: object) -> NotFoundError:
-    """The table does not exist, or no longer."""
+    """The table does not exist or was dropped."""
     message = f"ODPS-0130131:[1,1] Table not found - table {name} cannot be resolved."
     return no_such(message, code="NoSuchTable")
 
@@ -91,13 +91,13 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
 
 
 def no_such_version(name: object, version: int) -> NotFoundError:
-    """The rows that a version added are no longer kept."""
+    """The rows added by a version are no longer stored."""
     message = f"version {version} of {name} is not kept any more: its rows were replaced since"
     return no_such(message, code="NoSuchVersion")
 
 
 def no_such_session(session_id: str) -> SessionExpiredError:
-    """The session was never created here, or belongs to another table."""
+    """The session is unknown to this service or belongs to another table."""
     message = f"the session {session_id!r} does not exist"
     return SessionExpiredError(message, status=404, code="NoSuchSession")
 
@@ -114,13 +114,13 @@ def expired(session_id: str) -> SessionExpiredError:
 
 
 def conflict(message: str, code: str) -> ConflictError:
-    """The request contradicts the state of an object, or another request."""
+    """The request conflicts with the state of an object or with another request."""
     return ConflictError(message, status=409, code=code)
 
 
 def not_appended(name: object, version: int) -> ConflictError:
     """An incremental read covers a version that did more than append rows."""
-    message = f"version {version} of {name} replaced rows, it did not only add some"
+    message = f"version {version} of {name} replaced rows instead of only adding some"
     return conflict(message, "VersionReplacedRows")
 
 
@@ -142,7 +142,7 @@ def table_modified(name: object) -> ConflictError:
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
-    """An exactly-once write would leave a gap."""
+    """The row offset of an exactly-once write would leave a gap."""
     message = f"the next row offset is {expected}, the request says {got}"
     return conflict(message, "RowOffsetConflict")
 
@@ -163,17 +163,17 @@ def disk_failed() -> ServerFaultError:
 
 
 def internal(message: str) -> ServerFaultError:
-    """A defect of the service itself."""
+    """The service failed because of a defect in it."""
     return ServerFaultError(message, status=500, code="InternalServerError")
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, is a full disk."""
+    """Return whether an error, or its cause or context, reports a full disk."""
     return any(_is(one, _ERRNOS, "No space left on device", "disk is full") for one in _all(error))
 
 
 def has_failed(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, is a disk that fails."""
+    """Return whether an error, or its cause or context, reports a disk input/output error."""
     texts = ("Input/output error", "disk I/O error")
     return any(_is(one, (errno.EIO,), *texts) for one in _all(error))
 

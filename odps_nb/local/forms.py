@@ -1,8 +1,8 @@
-"""Forms of answers where the evidence about the real service is weak.
+"""Forms of responses where the evidence about the real service is weak.
 
-Each field of :class:`Forms` names one such form: its default is the likelier one, the other is
-chosen when the service is started (``odps-nb serve --form NAME=VALUE``), so that tests run both.
-The client takes both.
+Each field of :class:`Forms` names one form. The default is the most likely value; the others can
+be selected at start (``odps-nb serve --form NAME=VALUE``), so that tests cover each value. The
+client accepts all of them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """Forms that the service sends; every field lists its values, the first is the default."""
+    """Forms that the service sends. Each field lists its values, the default first."""
 
-    # In the Arrow type of DATETIME and TIMESTAMP (evidence 151: there is one, its name is unknown).
+    # Time zone in the Arrow type of DATETIME and TIMESTAMP (evidence 151: set, name unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
-    # Split modes of reads of primary-key tables that are not incremental (evidence 164: the Java
-    # SDK reads them by Size in version 1, the vendor's manual says RowOffset).
+    # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
+    # Size in version 1, the vendor's manual says RowOffset).
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
-    # Status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
-    # (evidence 152: only the text of the error is known); none: what 64 bits hold is sent.
+    # HTTP status if a read in nanoseconds has a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
+    # (evidence 152: only the error text is known); "none" sends every value that fits 64 bits.
     nanosecond_status: Literal["400", "500", "none"] = "400"
-    # Of STRING, CHAR, VARCHAR, JSON and BINARY, and of TIMESTAMP and TIMESTAMP_NTZ (evidence 173:
-    # sessions of version 1 could ask for the other form).
+    # Arrow forms of STRING, CHAR, VARCHAR, JSON and BINARY, and of TIMESTAMP and TIMESTAMP_NTZ
+    # (evidence 173: sessions of version 1 could request the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"  # to n characters (evidence 153)
+    char: Literal["padded", "stripped"] = "padded"  # CHAR(n), evidence 153
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
     ) -> Iterator[pa.RecordBatch]:
-        """Return batches of stored rows as they are sent."""
+        """Return batches of stored rows converted to the form that is sent."""
         chars = char_columns([column.name for column in columns], columns)
         if self.char == "stripped" or not chars:
             return batches
@@ -53,14 +53,14 @@ class Forms:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:
-        """Return the forms of texts such as ``time_zone=none``; ``ConfigError`` for a wrong one."""
+        """Parse texts such as ``time_zone=none``; raises ``ConfigError`` for an unknown form."""
         choices = {name: get_args(kind) for name, kind in get_type_hints(cls).items()}
         given: dict[str, Any] = {}
         for text in texts:
             name, _, value = text.partition("=")
             if value not in choices.get(name, ()):
                 raise ConfigError(
-                    f"there is no form {text!r}", option="form", hint=f"choose of {cls.describe()}"
+                    f"unknown form {text!r}", option="form", hint=f"choose from {cls.describe()}"
                 )
             given[name] = value
         return cls(**given)
@@ -75,7 +75,7 @@ class Forms:
 def formed(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Sequence[Column], forms: Forms
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return a stream of some columns, its schema and its batches, in the forms of the service."""
+    """Return the schema and batches of a stream, converted to the forms of the service."""
 
     def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
         code = None if odps is None else odps.code

@@ -1,8 +1,8 @@
 """Access rights: which key may read and write which projects.
 
-A key without rights of its own may do everything; a service without rights checks nothing. Each
-route states the right that it requires in its project (`odps_nb.local.routes.table`). Statements of
-SQL name projects in their text: those rights are checked where names are resolved.
+A key with no entry may do everything; a service with no entries checks nothing. Each route declares
+the right that it requires in its project (`odps_nb.local.routes.table`). SQL statements name
+projects in their text, so their rights are checked when names are resolved.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from odps_nb.local import faults
 class Right(IntEnum):
     """What a key may do in a project; a higher right includes the lower ones.
 
-    QUERY is to describe tables and run SQL, but to download no more than the first rows of a
-    result, as in a project whose data are protected (``docs/protocol.md`` section 3.14).
+    QUERY allows describing tables and running SQL, but downloading only the first rows of a
+    result, as in a project with data protection (``docs/protocol.md`` section 3.14).
     """
 
     QUERY = 1
@@ -47,11 +47,11 @@ class Rights:
         return own is None or own.get(project.casefold(), 0) >= right
 
     def require(self, access_id: str, project: str, right: Right) -> None:
-        """Refuse with 403 ``NoPermission`` unless the key has the right."""
+        """Raise 403 ``NoPermission`` unless the key has the right."""
         if not self.allows(access_id, project, right):
             raise faults.forbidden(
-                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key has "
-                f"no right to {right.name.lower()} in the project {project!r}"
+                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key lacks "
+                f"the {right.name.lower()} right in the project {project!r}"
             )
 
 

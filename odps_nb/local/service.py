@@ -1,7 +1,7 @@
-"""Assembles all parts of the embedded service on one folder, without HTTP.
+"""Assembles the parts of the embedded service on one folder, without HTTP.
 
-Opening takes the folder's lock, repairs what a crash left behind and creates the project; closing
-releases everything.
+Opening locks the folder, recovers from a crash and creates the project. Closing releases all
+resources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder, new_id
-from odps_nb.local.store.ledger import Ledger, check_without_catalogue
+from odps_nb.local.store.ledger import Ledger, check_without_catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.writing.sessions import WriteSessions
 from odps_nb.local.writing.upserts import Publisher
@@ -38,8 +38,8 @@ WORKERS = 16
 class Settings:
     """Settings of a service.
 
-    ``reads`` says how coarsely reads are split and filtered; by default as the real service does.
-    ``forms`` says what it sends where the evidence about the real one is weak.
+    ``reads`` sets how coarsely reads are split and filtered; the default is like the real service.
+    ``forms`` selects what is sent where the evidence about the real service is weak.
     """
 
     project: str = DEFAULT_PROJECT
@@ -57,7 +57,7 @@ class Settings:
 
 
 class Service:
-    """An open service folder and its parts; ``prepare`` is called before it is opened."""
+    """An open service folder and its parts; ``prepare`` is called before the folder is opened."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Service:
         try:
             if prepare is not None:
                 prepare(self.folder)
-            check_without_catalogue(self.folder)
+            check_without_catalog(self.folder)
             self._open()
         except BaseException:
             self.folder.close()
@@ -126,7 +126,7 @@ class Service:
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete expired sessions and files that no session or table refers to."""
+        """Delete expired sessions, and files that no session or table references."""
         self.read_sessions.forget_expired()
         self.write_sessions.abort_expired()
         self.snapshots.collect()

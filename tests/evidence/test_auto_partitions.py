@@ -288,7 +288,7 @@ def test_sql_takes_trunc_time_and_no_other_expression(
     odps: Connection, new_name: Callable[[str], str], inside: str
 ) -> None:
     assert parse_generated(inside) is None
-    with pytest.raises(OdpsNbError, match="takes one TRUNC_TIME of a column and a unit"):
+    with pytest.raises(OdpsNbError, match="requires one TRUNC_TIME of a column and a unit"):
         odps.sql(f"create table {new_name('bad')} (d date) auto partitioned by ({inside})")
 
 

@@ -86,7 +86,7 @@ def test_a_table_with_a_blob_is_made_with_its_properties_and_settings(
 ) -> None:
     """evidence 120, 121: conftest.py of both suites; vendor page "Blob data type"."""
     name = new_name("evb")
-    with pytest.raises(QueryError, match="only Append Delta tables hold a BLOB"):
+    with pytest.raises(QueryError, match="only Append Delta tables support BLOB"):
         odps.sql(f"create table {name} (a bigint, b blob)")
     listed = ", ".join(f"'{key}'='{value}'" for key, value in BLOB_TABLE_PROPERTIES.items())
     text = f"create table {name} (a bigint, b blob) tblproperties ({listed})"

@@ -82,5 +82,5 @@ def test_a_predicate_ignores_blanks_at_the_end(request: pytest.FixtureRequest, f
 def test_blanks_count_against_the_length(raw: Raw, kind: str, value: object) -> None:
     """evidence 153: CHAR(n) has n characters, alone and in an ARRAY"""
     name = raw.make(f"(c {kind})")
-    with pytest.raises(AssertionError, match="at most 2 fit"):
+    with pytest.raises(AssertionError, match="the maximum is 2"):
         raw.write(name, pa.table({"c": [value]}))

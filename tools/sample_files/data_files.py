@@ -64,10 +64,10 @@ def scores_tsv() -> bytes:
 
 
 def telemetry_csv() -> bytes:
-    """CSV of about 900 KB: more than a viewer should show at once."""
+    """CSV of about 900 KB: more than a viewer should show on one page."""
     rng = np.random.default_rng(9)
     seconds = np.arange(24_000)
-    heat = np.repeat(20 + 3 * np.sin(seconds[::60] / 900), 60)  # steps of a minute pack well
+    heat = np.repeat(20 + 3 * np.sin(seconds[::60] / 900), 60)  # minute steps compress well
     volts = np.repeat(230 + rng.normal(0, 1.5, seconds.size // 60), 60)
     lines = [
         f"2024-01-01,{s},{h:.3f},{v:.2f},ok" for s, h, v in zip(seconds, heat, volts, strict=True)
@@ -97,12 +97,12 @@ def parquet() -> bytes:
 
 
 def arrow_file() -> bytes:
-    """Arrow IPC file: the same weather."""
+    """Arrow IPC file: the same weather data."""
     return _ipc(_table(), pa.ipc.new_file)
 
 
 def arrow_stream() -> bytes:
-    """Arrow IPC stream: its first rows."""
+    """Arrow IPC stream: the first rows of the weather data."""
     return _ipc(_table().slice(0, 40), pa.ipc.new_stream)
 
 
@@ -139,7 +139,7 @@ def zip_of(files: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def zip_file() -> bytes:
-    """ZIP of a few files, one with a path that leads outside of the archive."""
+    """ZIP of a few files, one with a path outside of the archive."""
     return zip_of(
         [
             ("readme.txt", b"hello\n"),

@@ -1,9 +1,9 @@
-"""Write the sample tables that are shipped as Parquet: all, or those that are named.
+"""Write the sample tables that are shipped as Parquet; by default all of them.
 
     python tools/sample_files/make.py [types_all] [media] [documents]
 
-The results are checked in, in ``odps_nb/local/samples``: other versions of Pillow, PyAV and
-pyarrow give other bytes, and tests and guides name sizes.
+The results are checked in (``odps_nb/local/samples``), because the bytes depend on the versions
+of Pillow, PyAV and pyarrow, and tests and guides state sizes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def documents() -> pa.Table:
 
 
 def _page(title: str, number: int, count: int) -> dict[str, object]:
-    # the second page of the lease was lost: a null BLOB inside a struct
+    # a null BLOB inside a struct
     lost = title == "Lease" and number == 2
     image = None if lost else pictures.page(title, number, count)
     return {"title": f"{title}, page {number}", "page": number, "image": image}

@@ -73,7 +73,7 @@ HOSTILE_SVG = (
     b"</svg>\n"
 )
 
-#: An HTML page that tries everything: scripts, handlers, redirects, beacons.
+#: A malicious HTML page with scripts, event handlers, redirects and beacons.
 HOSTILE_HTML = (
     b"<!DOCTYPE html>\n<html><head><title>You have won</title>\n"
     b'<meta http-equiv="refresh" content="0; url=/beacon/refresh">\n'
@@ -88,7 +88,7 @@ HOSTILE_HTML = (
 
 
 def report() -> bytes:
-    """HTML: a harmless page with a little style."""
+    """HTML: a harmless page with a style sheet."""
     rows = "".join(
         f"<tr><td>{shop}</td><td>{count:,}</td><td>{share:.0%}</td></tr>"
         for shop, count, share in (
@@ -119,7 +119,7 @@ def feed() -> bytes:
     ).encode()
 
 
-#: (file name, text) in several scripts: greetings, and lines that are centuries old.
+#: (file name, text) in several scripts: greetings, and verses in the public domain.
 POEMS = (
     ("静夜思.txt", "静夜思　李白\n\n床前明月光，\n疑是地上霜。\n举头望明月，\n低头思故乡。\n"),
     ("مرحبا.txt", "مرحبًا بالعالم\n\nالخيل والليل والبيداء تعرفني\nوالسيف والرمح والقرطاس والقلم\n"),

@@ -41,7 +41,7 @@ def _grid(width: int, height: int, span: float) -> npt.NDArray[np.complex128]:
 def _escape_times(
     z: npt.NDArray[np.complex128], c: npt.NDArray[np.complex128] | complex, rounds: int
 ) -> _Plane:
-    """Smooth escape times of z → z² + c; points that stay are 0."""
+    """Return smooth escape times of z → z² + c; 0 for points that do not escape."""
     times = np.zeros(z.shape)
     z = z.copy()
     alive = np.ones(z.shape, dtype=bool)
@@ -95,7 +95,7 @@ def mountains() -> bytes:
 
 
 def sideways() -> bytes:
-    """JPEG: the same hills stored lying on their side, with the EXIF note to turn them."""
+    """JPEG: the same hills stored rotated, with the EXIF orientation to rotate them back."""
     turned = _mountain_image(600, 400).transpose(Image.Transpose.ROTATE_90)
     exif = Image.Exif()
     exif[0x0112] = 6  # "turn 90° clockwise to show"
@@ -142,12 +142,12 @@ def terrain() -> bytes:
     noise = rng.normal(size=(300, 400)) + 1j * rng.normal(size=(300, 400))
     heights = np.fft.ifft2(noise / frequency**1.9).real
     heights = (heights - heights.min()) / (heights.max() - heights.min())
-    steps = (heights * 127).astype(np.uint16) * 516  # few steps are stored in few bytes
+    steps = (heights * 127).astype(np.uint16) * 516  # few distinct values compress well
     return encode(Image.fromarray(steps), "PNG")
 
 
 def heat_map() -> bytes:
-    """WebP without loss: orders by hour and weekday."""
+    """Lossless WebP: orders by hour and weekday."""
     hours = np.arange(24)
     busy = np.exp(-(((hours - 11) / 4) ** 2)) + 0.8 * np.exp(-(((hours - 20) / 2) ** 2))
     heat = busy * np.random.default_rng(5).uniform(0.55, 0.95, (7, 1))
@@ -169,7 +169,7 @@ def bar_chart() -> bytes:
 
 
 def print_colours() -> bytes:
-    """JPEG in CMYK, as printers like it."""
+    """JPEG in CMYK, the colour space of printing."""
     ramp = np.linspace(0, 255, 400, dtype=np.uint8)
     pixels = np.zeros((240, 400, 4), dtype=np.uint8)
     for ink in range(4):
@@ -189,14 +189,14 @@ def _animated(frames: list[Image.Image], form: str, **options: Any) -> bytes:
 
 
 def kaleidoscope() -> bytes:
-    """Animated WebP: a Julia set of eight frames whose colours turn."""
+    """Animated WebP: a Julia set in eight frames with rotating colours."""
     times = np.sqrt(_escape_times(_grid(200, 200, 1.4), complex(-0.8, 0.156), 60)) / 4
     turns = [_palette(times + step / 8, (0.0, 0.2, 0.45)) for step in range(8)]
     return _animated([Image.fromarray(turn) for turn in turns], "WEBP", duration=160, quality=30)
 
 
 def spinner() -> bytes:
-    """Animated GIF: an arc that turns."""
+    """Animated GIF: a rotating arc."""
     frames = []
     for step in range(12):
         frame = Image.new("P", (200, 200), 0)

@@ -29,7 +29,7 @@ def _tone(half_tones: float, seconds: float) -> npt.NDArray[np.float64]:
 
 
 def _wav(samples: npt.NDArray[np.float64]) -> bytes:
-    """Encode samples of shape (n,) or (n, channels) in [-1, 1] as 16-bit PCM, in few steps."""
+    """Encode samples in [-1, 1] of shape (n,) or (n, channels) as coarse 16-bit PCM."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
@@ -45,7 +45,7 @@ def melody() -> bytes:
 
 
 def chord() -> bytes:
-    """WAV, stereo: a broken chord that walks from left to right."""
+    """WAV, stereo: a broken chord that pans from left to right."""
     notes = (-9, -5, -2, 3)
     length = int(2.0 * _RATE)
     both = np.zeros((length, 2))
@@ -59,7 +59,7 @@ def chord() -> bytes:
 
 
 def song() -> bytes | None:
-    """MP3 of the tune; ``None`` without an encoder."""
+    """MP3: the same tune; ``None`` without an encoder."""
     av = _pyav("libmp3lame")
     if av is None:
         return None
@@ -69,7 +69,7 @@ def song() -> bytes | None:
     out = io.BytesIO()
     with av.open(out, "w", format="mp3") as file:
         stream = file.add_stream("libmp3lame", rate=_RATE, layout="mono", bit_rate=32_000)
-        stream.codec_context.open()  # now it says how many samples it takes at a time
+        stream.codec_context.open()  # sets the frame size of the encoder
         cutter = av.AudioResampler(
             format=stream.format.name,
             layout="mono",
@@ -82,16 +82,16 @@ def song() -> bytes | None:
 
 
 def clip() -> bytes | None:
-    """MP4 (H.264): two seconds of drifting light; ``None`` without an encoder."""
+    """MP4 (H.264): two seconds of moving gradients; ``None`` without an encoder."""
     av = _pyav("libx264")
     if av is None:
         return None
     out = io.BytesIO()
     with av.open(out, "w", format="mp4") as file:
-        options = {"qp": "30", "preset": "veryfast"}  # "crf" gives other bytes each time
+        options = {"qp": "30", "preset": "veryfast"}  # "crf" is not deterministic
         stream = file.add_stream("libx264", rate=24, options=options)
         stream.width, stream.height, stream.pix_fmt = 320, 180, "yuv420p"
-        stream.codec_context.thread_count = 1  # the same bytes each time
+        stream.codec_context.thread_count = 1  # for deterministic output
         for picture in _drift(320, 180, frames=48):
             file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         file.mux(stream.encode())
@@ -116,6 +116,6 @@ def _pyav(encoder: str) -> Any:
         import av
 
         av.Codec(encoder, "w")
-    except (ImportError, ValueError):  # the second one: an unknown codec
+    except (ImportError, ValueError):  # ValueError: unknown codec
         return None
     return av

@@ -9,7 +9,7 @@ from typing import Any
 # written as text: negating a Decimal would round it to the 28 digits of the default context
 _NINES = "9" * 20 + "." + "9" * 18
 
-#: The rows, in order; a column that is not named is null.
+#: The rows, in order; columns not listed are null.
 ROWS: tuple[dict[str, Any], ...] = (
     {
         "row_name": "usual",
@@ -38,7 +38,7 @@ ROWS: tuple[dict[str, Any], ...] = (
         "c_tinyint": -128,
         "c_smallint": -(2**15),
         "c_int": -(2**31),
-        "c_bigint": -(2**63) + 1,  # MaxCompute keeps -2**63 for itself
+        "c_bigint": -(2**63) + 1,  # MaxCompute reserves -2**63
         "c_float": -3.4028234663852886e38,
         "c_double": -1.7976931348623157e308,
         "c_boolean": False,
@@ -51,7 +51,7 @@ ROWS: tuple[dict[str, Any], ...] = (
         "c_binary": b"",
         "c_date": dt.date(1, 1, 1),
         "c_datetime": dt.datetime(1, 1, 1),
-        "c_timestamp": 0,  # before it and after 2038-01-19, nanoseconds cannot be read
+        "c_timestamp": 0,  # no reads in nanoseconds before 1970 or after 2038-01-19
         "c_timestamp_ntz": 0,
         "c_json": "{}",
     },

@@ -1,9 +1,8 @@
-"""Incremental reads of primary-key tables: the rows that a range of versions changed, by bucket.
+"""Incremental reads of primary-key tables: rows changed in a range of versions, by bucket.
 
-A session gets row files of its own, written when it is created: one per partition, its rows sorted
-by bucket. Mode ``cdc`` gives every change, mode ``append`` the last state of each key that is not
-deleted. The form of the answers follows the live tests of the C++ client
-(TestIncrementalReadOptions*).
+Creating a session writes row files only for it: one per partition, with rows sorted by bucket.
+Mode ``cdc`` returns every change, mode ``append`` the last state of each key that is not deleted.
+The response form follows the live tests of the C++ client (TestIncrementalReadOptions*).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TimeUnit
 
 UPDATED = 8
-"""Operation that mode ``append`` reports for a row that existed before."""
+"""Operation that mode ``append`` reports for a row whose key existed before."""
 DEFAULT_BUCKETS = 16
 MODES = ("append", "cdc")
 BATCH_ROWS = 64 * 1024
@@ -38,16 +37,16 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
-"""Of a stream of changes. Only the name of the first one is known from the real service."""
+"""System columns of change streams; only the first name is known from the real service."""
 
 
 def changes_table(table: StoredTable) -> StoredTable:
-    """Return the table with the system columns of its changes after the data columns."""
+    """Return the table with the system columns of change streams after the data columns."""
     return replace(table, schema=with_system_columns(table.schema))
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Insert the system columns after the data columns, requested or not."""
+    """Return the schema with the system columns inserted after the data columns."""
     own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
@@ -55,7 +54,7 @@ def with_system_columns(schema: TableSchema) -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A range of versions ``(after, upto]``, and the mode to read it in."""
+    """A range of versions ``(after, upto]`` and the mode in which to read it."""
 
     after: int
     upto: int
@@ -65,7 +64,7 @@ class Interval:
     def of(
         cls, options: Mapping[str, object], table: StoredTable, version_at: Callable[[float], int]
     ) -> Interval:
-        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound."""
+        """Parse ``IncrementalReadOptions``; a bound of -1 or a missing bound means unbounded."""
         given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
         mode = str(given.get("Mode", "")).lower()
 
@@ -90,10 +89,10 @@ class Interval:
 
 
 def seconds_of(value: object) -> float:
-    """Parse a time: seconds or milliseconds of the epoch, or ISO 8601 text, UTC by default.
+    """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (default UTC).
 
-    One to three digits after the last dot count milliseconds, without leading zeros or with (as
-    the C++ client's live test writes them).
+    One to three digits after the last dot are a number of milliseconds, with or without leading
+    zeros (as the C++ client's live test writes them).
     """
     text = str(value)
     if text.isdecimal():
@@ -106,14 +105,14 @@ def seconds_of(value: object) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise faults.invalid(f"{value!r} is not a time") from None
+        raise faults.invalid(f"{value!r} is not a valid time") from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return aware.timestamp() + milliseconds / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The changes in one partition: buckets with the number of their rows, and the file."""
+    """The changes in one partition: buckets with their row counts, and the file."""
 
     spec: PartitionSpec
     buckets: tuple[tuple[int, int], ...]
@@ -123,7 +122,7 @@ class Changed:
 def bucket_ranges(
     changed: Sequence[Changed], segments: Sequence[Segment]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the row ranges of the splits, and the bucket of each, for the files that stay."""
+    """Return the row range and bucket of each split, for the files that are not pruned."""
     names = {segment.name for segment in segments}
     parts = [one for one in changed if one.file is None or one.file.name in names]
     buckets = [bucket for one in parts for bucket in one.buckets]
@@ -138,7 +137,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write the rows that the versions of an interval changed, partition by partition."""
+    """Write a file of the rows changed in an interval for each partition, and yield it."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)
@@ -161,7 +160,7 @@ def changed_rows(
 
 
 def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit) -> pa.Table:
-    """Read the changes of one version with all current columns of the table."""
+    """Read the changes of one version, with all current columns of the table."""
     columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
     rows = read_file(folder, record.name, nullable)
@@ -173,7 +172,7 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
 def _last_state(
     rows: pa.Table, buckets: np.ndarray, keys: Sequence[str]
 ) -> tuple[pa.Table, np.ndarray]:
-    """Keep the last row of each key unless it is deleted."""
+    """Return the last row of each key, without keys whose last row is a delete."""
     numbered = rows.select(list(keys)).append_column("__at", pa.array(range(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([("__at", "max")]).column("__at_max")
     places = np.sort(last.to_numpy())
@@ -187,7 +186,7 @@ def _last_state(
 
 
 def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
-    """Return the bucket of each row; equal keys have equal buckets in all versions."""
+    """Return the bucket of each row; a key has the same bucket in all versions."""
     count = _bucket_count(table)
     keys = rows.select(list(table.key_columns))
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):

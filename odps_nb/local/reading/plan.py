@@ -1,7 +1,7 @@
-"""Plans read sessions: from a request and a table to row ranges, as values.
+"""Plans read sessions: computes row ranges from a request and a table.
 
-Pure, except that predicates on partition values are evaluated. ``docs/protocol.md`` sections 3.1,
-4, 5.6.
+The functions are pure, except that they evaluate predicates on partition values in DuckDB. See
+``docs/protocol.md`` sections 3.1, 4, 5.6.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # sqlglot is loaded for the first filter, not with the service
+if TYPE_CHECKING:  # loads sqlglot, which waits until the first filter
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000
@@ -35,7 +35,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReadSession:
-    """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
+    """An open read session; ``ranges`` are its splits, as row ranges of the snapshot."""
 
     session_id: str
     table: TableName
@@ -53,12 +53,12 @@ class OpenReadSession:
 
     @property
     def counts_kept(self) -> bool:
-        """Whether row ranges count the rows that the filter keeps, instead of those stored."""
+        """Whether row ranges count rows kept by the filter instead of stored rows."""
         return any(file.kept is not None for file in self.plan.files)
 
     @property
     def record_count(self) -> int | None:
-        """The number of rows that row ranges count, in modes that have it."""
+        """The number of rows that row ranges address; ``None`` in modes without row ranges."""
         if self.mode is not SplitMode.ROW_OFFSET:
             return None
         if self.counts_kept:
@@ -66,11 +66,11 @@ class OpenReadSession:
         return self.rows
 
 
-# The limits are known from live tests of the service's own clients: aliyun-odps-sdk-cpp
-# (test/max_storage_api/table_read_test.cpp) and, of the older protocol, aliyun-odps-python-sdk
-# (odps/apis/storage_api/tests). docs/open-questions.md lists what is unknown.
+# Sources of the limits: live tests of the vendor's clients aliyun-odps-sdk-cpp
+# (test/max_storage_api/table_read_test.cpp) and, for the older protocol, aliyun-odps-python-sdk
+# (odps/apis/storage_api/tests). docs/open-questions.md lists the unknowns.
 CLUSTERED_BLOCK_ROWS = 1_000
-"""Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
+"""A clustered table with one match returns under 2,000 rows (TestPredicate…ClusterTable)."""
 
 _KEY_SPLITS = {
     "both": (SplitMode.ROW_OFFSET, SplitMode.SIZE),
@@ -81,12 +81,12 @@ _KEY_SPLITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRules:
-    """Read limits, set when a service is started; the defaults are those of the real one.
+    """Read limits, set when a service is started; the defaults are those of the real service.
 
-    ``min_split_bytes`` is the smallest split by size. A filter leaves out whole blocks of
-    ``filter_block_rows`` rows of a file, or single rows where that is 1. Row ranges of a session
-    with a filter address the rows as they are stored, or with ``kept_ranges`` those that the
-    filter keeps; which of both the real service does is untested.
+    ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
+    ``filter_block_rows`` rows of a file; 1 means single rows. In a session with a filter, row
+    ranges count stored rows, or with ``kept_ranges`` the rows that the filter keeps; which of
+    the two the real service counts has not been tested.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -94,13 +94,13 @@ class ReadRules:
     kept_ranges: bool = False
 
     def block_rows(self, table: StoredTable) -> int:
-        """Return the rows per block of this table: a filter keeps or drops whole blocks."""
+        """Return the rows per block of this table; filters keep or skip whole blocks."""
         if table.is_clustered:
             return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
         return self.filter_block_rows
 
     def check_split(self, table: StoredTable, request: CreateReadSession, forms: Forms) -> None:
-        """Refuse with 400 a split mode that this table does not support, or too small splits."""
+        """Raise 400 if the table does not support the split mode or the splits are too small."""
         mode, name = request.split_mode, table.name.table
         keyed, taken = bool(table.key_columns), tuple(SplitMode)
         if keyed and request.incremental_read:
@@ -114,21 +114,21 @@ class ReadRules:
         if mode not in taken:
             modes = " or ".join(one.value for one in taken)
             raise faults.invalid(
-                f"{name} is a transactional table: it takes SplitMode {modes}, not {mode.value}"
+                f"{name} is a transactional table: it needs SplitMode {modes}, not {mode.value}"
             )
         if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
-            raise faults.invalid(f"{name} has no buckets: it is not clustered")
+            raise faults.invalid(f"{name} has no buckets because it is not clustered")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
             raise faults.invalid(
-                f"SplitNumber {request.split_number} is too small: a split by size has at least"
-                f" {self.min_split_bytes} bytes"
+                f"SplitNumber {request.split_number} is too small: with SplitMode Size it must be"
+                f" at least {self.min_split_bytes} bytes"
             )
 
 
 def check_batch(request: ReadRows) -> None:
-    """Refuse with 400 batch sizes outside the limits of the service."""
+    """Raise 400 if a batch size is outside the limits of the service."""
     if request.max_batch_rows > MAX_BATCH_ROWS:
-        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} is more than {MAX_BATCH_ROWS}")
+        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} exceeds {MAX_BATCH_ROWS}")
     size = request.max_batch_raw_size
     if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
         raise faults.invalid(
@@ -137,7 +137,7 @@ def check_batch(request: ReadRows) -> None:
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
-    """Return the options of an incremental read as the answer repeats them: complete and typed."""
+    """Return an incremental read's options for the response: with defaults, and typed."""
     said: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
     found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
@@ -156,13 +156,13 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema:
     """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
-    If columns are named, the stream has exactly these, even if all of them are partition columns
-    (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    If the request names columns, the stream has exactly these, even if all of them are partition
+    columns (C++ client: TestFilterOptionsRequiredPartitionColumns).
     """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
-    # a partition key among the data columns is wanted as a column all the same
+    # partition keys requested among the data columns are returned too
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:
@@ -173,7 +173,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
 
 
 def find_column(schema: TableSchema, name: str) -> Column:
-    """Return a column by name; 400 if there is none."""
+    """Return a column by name; raises 400 if it does not exist."""
     found = schema.find(name)
     if found is None:
         raise faults.invalid(f"there is no column {name!r}")
@@ -183,7 +183,7 @@ def find_column(schema: TableSchema, name: str) -> Column:
 def parse_filter(
     text: str, schema: TableSchema, duck: Duck, *, fallback: bool = False
 ) -> Predicate | None:
-    """Parse a filter; with ``fallback``, ignore one that cannot be applied."""
+    """Parse a filter; with ``fallback``, return ``None`` if it cannot be applied."""
     if not text.strip():
         return None
     from odps_nb.local.reading.predicates import Predicate
@@ -199,7 +199,7 @@ def parse_filter(
 def prune(
     table: StoredTable, segments: tuple[Segment, ...], predicate: Predicate | None
 ) -> tuple[Segment, ...]:
-    """Drop the files of partitions that the filter excludes."""
+    """Return the files without those of partitions that the filter excludes."""
     part = None if predicate is None else predicate.partition_part(table.partition_keys)
     if part is None:
         return segments
@@ -221,7 +221,7 @@ def scan_plan(
 
 
 def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[Range]:
-    """Cut the snapshot into row ranges as the request specifies."""
+    """Split the snapshot into row ranges as the request specifies."""
     mode, number, cross = request.split_mode, request.split_number, request.cross_partition
     if mode is SplitMode.ROW_OFFSET:
         return []
@@ -234,7 +234,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the first row of the file with kept row ``offset``, and the kept rows before it."""
+    """Return the start of the file that has kept row ``offset``, and the kept rows before it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:
@@ -247,7 +247,7 @@ _FACTS = ("rows", "size", "version", "predicate_text", "increment")
 
 
 def session_text(session: OpenReadSession) -> str:
-    """Serialise a session for the catalogue."""
+    """Serialise a session for the catalog."""
     plan = session.plan
     return json.dumps(
         {
@@ -267,7 +267,7 @@ def session_text(session: OpenReadSession) -> str:
 
 
 def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> OpenReadSession:
-    """Parse a session from the catalogue."""
+    """Parse a session from the catalog."""
     saved = json.loads(text)
     project, schema, table = saved["table"]
     output, stored = decode_flat(saved["output"]), decode_flat(saved["columns"])
@@ -300,7 +300,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> O
 def by_size(
     segments: Sequence[Segment], size: int, *, cross_partition: bool = True, max_files: int = 0
 ) -> list[Range]:
-    """Cut so that a split has about ``size`` bytes and, unless 0, ``max_files`` files at most."""
+    """Return splits of about ``size`` bytes and at most ``max_files`` files (0: unlimited)."""
     total = sum(s.raw_bytes for s in segments)
     size = max(size, 1, -(-total // MAX_SPLITS))
     ranges: list[Range] = []
@@ -330,7 +330,7 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Cut into at most ``count`` splits of about equal rows, or one per partition if more."""
+    """Return at most ``count`` splits of similar row counts, but at least one per partition."""
     key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
     groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)

@@ -1,7 +1,7 @@
-"""``FilterPredicate`` texts: parsed as MaxCompute SQL, evaluated by a sandboxed DuckDB.
+"""Parses ``FilterPredicate`` as MaxCompute SQL and evaluates it in a sandboxed DuckDB.
 
-A predicate becomes a boolean mask over the few columns it names; the rows themselves never pass
-through DuckDB, so their types cannot change.
+DuckDB computes a boolean mask from the columns that the predicate names. The rows themselves do
+not pass through DuckDB, so their types cannot change.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
 MAX_LENGTH = 64 * 1024
-# DuckDB's own words for many rows or columns, and for waiting, that the parser does not know
+# DuckDB functions unknown to the parser that wait or return several rows or columns
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
-# what makes long texts and lists of short ones: DuckDB neither counts their memory nor stops them
+# functions that build huge values from short ones: DuckDB neither limits nor interrupts them
 _GROWING = frozenset(
     {
         *("repeat", "lpad", "rpad", "format", "printf", "bar", "range", "generate_series"),
@@ -38,7 +38,7 @@ _GROWING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
-    """A validated predicate: the columns it needs, and its DuckDB text as conjuncts."""
+    """A validated predicate: the columns it uses, and its conjuncts as DuckDB SQL."""
 
     columns: tuple[str, ...]
     conjuncts: tuple[tuple[frozenset[str], str], ...]
@@ -46,7 +46,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
-        """Parse a predicate; 400 if it is not a boolean expression over columns of the table."""
+        """Parse a predicate; raises 400 unless it is a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
@@ -62,11 +62,11 @@ class Predicate:
 
     @property
     def sql(self) -> str:
-        """The whole condition for DuckDB."""
+        """The whole predicate as DuckDB SQL."""
         return " AND ".join(f"({text})" for _, text in self.conjuncts)
 
     def partition_part(self, keys: tuple[str, ...]) -> Predicate | None:
-        """The conjuncts over partition keys only, or ``None`` if there are none."""
+        """The conjuncts that use only partition keys, or ``None`` if there are none."""
         own = tuple(c for c in self.conjuncts if c[0] and c[0] <= frozenset(keys))
         if not own:
             return None
@@ -74,7 +74,7 @@ class Predicate:
         return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
-        """Return for each partition whether the predicate (a `partition_part`) is true for it."""
+        """Return whether the predicate (a `partition_part`) is true for each partition."""
         if not specs:
             return []
         types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
@@ -96,10 +96,10 @@ class Predicate:
             yield Evaluator(connection, self.sql)
 
     def _try_on(self, schema: TableSchema) -> None:
-        """Evaluate on two rows of nulls, so that errors are raised at session creation.
+        """Evaluate on two rows of nulls, so that errors are raised when the session is created.
 
-        Unknown functions and types show without rows; constants that cannot be compared
-        (``"id" = 1``: a text, not a column) and aggregates show only with some.
+        DuckDB reports unknown functions and types without rows, but needs rows to report
+        aggregates and constants that cannot be compared (``"id" = 1``: a text, not a column).
         """
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
@@ -109,22 +109,22 @@ class Predicate:
 
 
 class Evaluator:
-    """Evaluates one predicate on batch after batch."""
+    """Evaluates one predicate on successive batches."""
 
     def __init__(self, connection: Any, sql: str) -> None:
         self._connection, self._sql = connection, sql
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-        """Return the mask of rows that satisfy the predicate; null counts as false."""
+        """Return a mask of the rows that satisfy the predicate; null counts as false."""
         return self.values(columns, rows, "COALESCE(CAST(({}) AS BOOLEAN), FALSE)").combine_chunks()
 
     def values(
         self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
     ) -> pa.ChunkedArray:
-        """Return the values of the expression, in a form of it."""
+        """Return the expression's values; ``form`` wraps it, with ``{}`` in its place."""
         import duckdb
 
-        # a column of our own keeps the row count where the predicate names no column
+        # an unnamed column keeps the row count if the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         try:
             self._connection.register("batch", batch)
@@ -134,21 +134,21 @@ class Evaluator:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
-            with suppress(duckdb.FatalException):  # after an internal error it refuses this, too
+            with suppress(duckdb.FatalException):  # raised again after an internal error
                 self._connection.unregister("batch")
         if len(found) != rows:
-            raise _refused("the filter predicate does not give one value for each row")
+            raise _refused("the filter predicate does not return one value per row")
         return found
 
 
 def _refused(message: str, before: str = "") -> InvalidRequestError:
-    """Return the error, with the line and column after the text ``before`` the fault."""
+    """Return the error with a line and column: those at the end of the text ``before``."""
     lines = before.split("\n")
     return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
 
 
 def _before(error: Any) -> str:
-    """Return blank text that ends where the parser fails, to count lines and columns."""
+    """Return blank text that ends at the parser's error, to count lines and columns."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
@@ -160,7 +160,7 @@ def _parse(text: str) -> Any:
         statements = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise _refused(f"the filter predicate cannot be read: {first}", _before(error)) from None
+        raise _refused(f"the filter predicate is invalid: {first}", _before(error)) from None
     except RecursionError:
         raise _refused("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
@@ -169,23 +169,21 @@ def _parse(text: str) -> Any:
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
         raise _refused("a filter predicate cannot have subqueries, tables or parameters")
-    # what looks beyond its row would depend on how the rows are cut into batches
+    # their values would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
     ):
-        raise _refused(
-            "a filter predicate is evaluated row by row: no aggregates, windows, explode"
-        )
+        raise _refused("a filter predicate cannot use aggregates, windows or explode")
     return found
 
 
 def _spelled(tree: Any) -> str:
-    """Spell it for DuckDB, unless a function builds huge values there or looks outside."""
+    """Render a tree as DuckDB SQL; raises 400 for functions that could harm the service."""
     try:
         spelled, names = spell(tree)
     except SqlglotError as error:
-        raise _refused(f"the filter predicate cannot be read: {error}") from None
+        raise _refused(f"the filter predicate is invalid: {error}") from None
     except RecursionError:
         raise _refused("the filter predicate is nested too deeply") from None
     for name in names:
@@ -206,14 +204,14 @@ def _flatten(parsed: Any) -> list[Any]:
 
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
-    """Return the columns that an expression uses; quotes them in place."""
+    """Return the columns that an expression uses, and quote their names in place."""
     used = set()
     for node in parsed.find_all(exp.Column):
         parts = node.parts
         column = schema.find(parts[0].name)
         if column is None:
             raise _refused(
-                f"the filter predicate names {parts[0].name!r}; the table has no such column",
+                f"the table has no column {parts[0].name!r}, used by the filter predicate",
                 text[: parts[0].meta.get("start", 0)],
             )
         parts[0].set("this", column.name)

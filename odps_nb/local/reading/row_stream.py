@@ -1,7 +1,7 @@
-"""Encodes batches as a response body: one Arrow IPC stream, its buffers uncopied.
+"""Encodes batches as a response body: one Arrow IPC stream, without copying buffers.
 
-Compression is inside IPC for most clients and around the whole stream for one of them
-(``docs/protocol.md`` sections 5.5 and 11); `odps_nb.local.routes.asgi_io` decides which.
+Most clients expect compressed IPC buffers, one expects a compressed stream (``docs/protocol.md``
+sections 5.5 and 11); `odps_nb.local.routes.asgi_io` chooses.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from odps_nb.local import faults
 from odps_nb.terms import Compression
 
 LAST_NANOSECOND = 2**31 * 10**9 - 1
-"""Of the last second that the real service gives in nanoseconds, 2038-01-19 03:14:07."""
+"""End of the last second that the real service sends in ns, 2038-01-19 03:14:07."""
 
 
 def rebatch(
     batches: Iterator[pa.RecordBatch], *, max_rows: int, max_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Cut batches to at most ``max_rows`` rows and, where a row fits, ``max_bytes`` bytes.
+    """Split batches to at most ``max_rows`` rows and ``max_bytes`` bytes (at least one row).
 
-    Never gives an empty batch: a stock client takes one for the end of the stream.
+    Yields no empty batches, because one vendor client interprets them as the end of the stream.
     """
     for batch in batches:
         for start in range(0, batch.num_rows, max_rows):
@@ -46,10 +46,10 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[pa.RecordBatch]:
-    """Fail at the first batch that has a time which the real service gives in microseconds only.
+    """Yield batches; raise at the first that has a time outside the range of nanoseconds.
 
-    ``status`` is that of `odps_nb.local.forms.Forms.nanosecond_status`. The batches before it are
-    given. No source tells TIMESTAMP from TIMESTAMP_NTZ here: the table of the test has both.
+    ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
+    TIMESTAMP, because the test with the evidence reads a table with both.
     """
     try:
         for batch in batches:
@@ -69,7 +69,7 @@ def _has_far_time(array: pa.Array) -> bool:
         return bool(ends["min"].is_valid) and (
             ends["min"].as_py() < 0 or ends["max"].as_py() > LAST_NANOSECOND
         )
-    if pa.types.is_map(kind):  # it has no flatten(), and its parts are those of the whole array
+    if pa.types.is_map(kind):  # no flatten(), and keys and items ignore slices
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
         parts = (part.slice(first, last - first) for part in (array.keys, array.items))
         return any(map(_has_far_time, parts))
@@ -79,7 +79,7 @@ def _has_far_time(array: pa.Array) -> bool:
 
 
 class _Pieces:
-    """The file that Arrow writes to: keeps what it is given, buffers without a copy."""
+    """The file that Arrow writes to; collects bytes and buffers without copying them."""
 
     closed = False
 
@@ -97,7 +97,7 @@ class _Pieces:
         """Do nothing; pyarrow requires it."""
 
     def take(self) -> list[memoryview]:
-        """Return what was written since the last call."""
+        """Return the pieces written since the last call."""
         taken, self._pieces = self._pieces, []
         return [memoryview(piece) for piece in taken]
 
@@ -105,11 +105,11 @@ class _Pieces:
 def encode_stream(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, ipc: Compression = Compression.NONE
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the stream in pieces, the end marker last.
+    """Yield the stream in pieces, with the end marker last.
 
-    A piece is a buffer of a column as it lies in memory, or what stands between two of them. The
-    first rows are produced before the schema is given, so that their failure is an error answer
-    and not a broken stream.
+    A piece is an uncopied buffer of a column, or the metadata and padding between buffers. The
+    first rows are produced before the schema is yielded, so that an early failure is an error
+    response and not a broken stream.
     """
     options = pa.ipc.IpcWriteOptions(compression=ipc.value) if ipc is not Compression.NONE else None
     pieces = _Pieces()

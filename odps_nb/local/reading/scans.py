@@ -1,7 +1,7 @@
-"""Row ranges of a snapshot as Arrow batches: files in order, columns chosen, rows filtered.
+"""Reads row ranges of a snapshot as Arrow batches, with columns selected and rows filtered.
 
-A snapshot is a list of files; its rows are numbered across all of them. Everything here is lazy
-and holds one row group at a time.
+A snapshot is a list of files whose rows are numbered consecutively. Reads are lazy and hold one
+row group at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # sqlglot is loaded for the first filter, not with the service
+if TYPE_CHECKING:  # loads sqlglot, which waits until the first filter
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -27,7 +27,7 @@ MASK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFile:
-    """A row file of a snapshot, its partition values, and how many of its rows the filter keeps."""
+    """A row file of a snapshot, its partition values, and its number of rows after the filter."""
 
     name: str
     rows: int
@@ -37,7 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """The content of a stream; the ``predicate`` keeps or drops ``block_rows`` rows together."""
+    """What a stream contains; ``predicate`` keeps or skips whole blocks of ``block_rows`` rows."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
@@ -49,7 +49,7 @@ class ScanPlan:
     block_rows: int = 1
 
     def schema(self, columns: Sequence[Column] | None = None) -> pa.Schema:
-        """Return the Arrow schema of the stream (of some columns)."""
+        """Return the Arrow schema of the stream, or of ``columns`` of it."""
         return arrow_schema(
             self.columns if columns is None else columns,
             timestamp_unit=self.timestamp_unit,
@@ -66,10 +66,10 @@ def scan(
     columns: Sequence[Column] | None = None,
     skip: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows ``[start, stop)`` of the snapshot, filtered; never an empty batch.
+    """Yield rows ``[start, stop)`` of the snapshot, filtered, without empty batches.
 
-    ``columns`` are some of the plan's, in the order wanted; ``skip`` are rows to leave out at the
-    beginning, counted after the filter.
+    ``columns`` is a selection of the plan's columns, in output order; ``skip`` is the number of
+    rows to skip at the start, counted after the filter.
     """
     wanted = tuple(plan.columns if columns is None else columns)
     if plan.predicate is None:
@@ -89,7 +89,7 @@ def scan(
 def cut_rows(
     files: Sequence[ScanFile], start: int, stop: int
 ) -> Iterator[tuple[ScanFile, int, int]]:
-    """Return which rows of which files make up the range ``[start, stop)``."""
+    """Yield (file, first, stop) for the files that contain rows ``[start, stop)``."""
     seen = 0
     for file in files:
         low, high = max(start - seen, 0), min(stop - seen, file.rows)
@@ -109,7 +109,7 @@ def batches_of(
     wanted: Sequence[Column],
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``[low, high)`` of one file with the columns of the stream, filtered."""
+    """Yield rows ``[low, high)`` of one file with the wanted columns, filtered."""
     if evaluator is None or plan.block_rows <= 1:
         yield from _rows_of(folder, plan, file, low, high, wanted, evaluator)
         return
@@ -120,11 +120,11 @@ def batches_of(
 def _kept_blocks(
     folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[tuple[int, int]]:
-    """Return the ranges of ``[low, high)`` whose blocks hold a row that the filter keeps.
+    """Yield the ranges within ``[low, high)`` whose blocks have a row that the filter keeps.
 
-    Blocks are those of the file, however a split cuts through them: what comes of a table does
-    not depend on how it is cut. Adjacent ones are joined, as far as one mask goes, so that they
-    are read together.
+    Blocks start at multiples of the block size in the file, also where a split starts inside one,
+    so that the rows returned do not depend on the splits. Adjacent blocks within one mask are
+    joined and read together.
     """
     size = plan.block_rows
     start, end = low // size * size, min(file.rows, -(-high // size) * size)
@@ -149,14 +149,14 @@ def _kept_blocks(
 def _masks(
     folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
-    """Yield masks of the rows of ``[low, high)`` that the filter keeps, of several groups each."""
+    """Yield masks of the rows in ``[low, high)`` that the filter keeps, several groups each."""
     used = _used(plan)
     for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
         yield evaluator.mask(_arrays(batch, used, file), batch.num_rows)
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches until they have `MASK_BYTES`: to evaluate a filter has its price per call."""
+    """Join batches up to `MASK_BYTES`, because each evaluation of a filter has a fixed cost."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -177,7 +177,7 @@ def _used(plan: ScanPlan) -> dict[str, Column]:
 
 
 def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
-    """Return those of the columns that files hold."""
+    """Return the names of the needed columns that are stored in files."""
     return [name for name in needed if name not in plan.partition_keys]
 
 
@@ -190,7 +190,7 @@ def _rows_of(
     wanted: Sequence[Column],
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows ``[low, high)`` of one file that an evaluator keeps."""
+    """Yield the rows in ``[low, high)`` of one file that the evaluator keeps."""
     used = {} if evaluator is None else _used(plan)
     needed = {c.name: c for c in wanted} | used
     schema = plan.schema(wanted)
@@ -198,7 +198,7 @@ def _rows_of(
         arrays, rows = _arrays(batch, needed, file), batch.num_rows
         if evaluator is not None:
             mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-            if mask.true_count < rows:  # only rows that are kept have to fit the units
+            if mask.true_count < rows:  # convert times of kept rows only, which may raise
                 arrays = {c.name: arrays[c.name].filter(mask) for c in wanted}
                 rows = mask.true_count
         if rows and wanted:
@@ -211,7 +211,7 @@ def _rows_of(
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns of a file by name: partition values, and nulls for younger columns."""
+    """Return columns by name; adds partition values, and nulls for columns added later."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)

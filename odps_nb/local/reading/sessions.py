@@ -1,7 +1,7 @@
 """Creates, finds, reads and expires read sessions.
 
-A session is a row in the catalogue: a plan and the files that it pins. The table may change or be
-dropped meanwhile. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
+A session is a row in the catalog with a plan, and pins the files that it reads. Its table may be
+changed or dropped meanwhile. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class ReadSessions:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
         self._rules, self._forms = rules, forms
-        self._loaded = lru_cache(CACHED)(self._load)  # without asking the catalogue again
+        self._loaded = lru_cache(CACHED)(self._load)  # saves catalog queries
 
     def create(self, request: CreateReadSession) -> OpenReadSession:
-        """Create a session: a snapshot of the visible rows, cut into splits."""
+        """Create a session: a snapshot of the visible rows, divided into splits."""
         session_id = new_id()
         with self._db.transaction():
             table = self._catalog.stored_table(request.table)
@@ -89,7 +89,7 @@ class ReadSessions:
         return session
 
     def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> OpenReadSession:
-        """Return a session of that table; 404 if unknown or expired."""
+        """Return a session of a table; raises 404 if it is unknown or expired."""
         session = self._loaded(session_id)
         if session.expires <= self._clock():
             raise faults.expired(session_id)
@@ -115,7 +115,7 @@ class ReadSessions:
         skip: int = 0,
         unordered: bool = False,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return schema and batches of a split; ``unordered`` columns come in the plan's order."""
+        """Return a split's schema and batches; if ``unordered``, columns are in plan order."""
         plan = session.plan
         wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
         if unordered:
@@ -128,7 +128,7 @@ class ReadSessions:
     def preview(
         self, request: Preview, *, must_exist: bool = False
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the first rows of a table or partition as it is now; a limit of 0 means all."""
+        """Return the first current rows of a table or partition; a limit of 0 means all."""
         table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:
@@ -137,16 +137,16 @@ class ReadSessions:
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
         if any(segment.name.endswith(FAR) for segment in segments):
-            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # a preview asks for no unit
+            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # previews request no unit
         stop = sum(s.rows for s in segments)
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
-        # read at once: nothing pins the files of a preview
+        # read immediately, because a preview does not pin its files
         found = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
         return plan.schema(), iter(found)
 
     def expire(self, session_id: str) -> None:
-        """Expire a session now; its files are unpinned."""
+        """Expire a session immediately and unpin its files."""
         with self._db.transaction() as db:
             db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
             self._snapshots.unpin(session_id)
@@ -165,7 +165,7 @@ class ReadSessions:
     def _taken(
         self, session_id: str, table: StoredTable, request: CreateReadSession
     ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
-        """Pin the files to read, of changes with their table: those are written now."""
+        """Pin the files to read; for an incremental read, write the files of changes first."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
@@ -239,7 +239,7 @@ class ReadSessions:
         request: CreateReadSession,
         changed: tuple[Changed, ...] | None,
     ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-        """Cut the rows into ranges; in mode Bucket, return the bucket of each."""
+        """Return the row ranges of the splits and, in mode Bucket, the bucket of each."""
         if request.split_mode is not SplitMode.BUCKET:
             return cut_ranges(segments, request), ()
         if changed is not None:
@@ -248,7 +248,7 @@ class ReadSessions:
         return ranges, tuple(range(len(ranges)))
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
-        """Count the rows of each file that the filter keeps, which row ranges are numbered by."""
+        """Yield the files with their number of kept rows, which row ranges count."""
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:
@@ -258,14 +258,14 @@ class ReadSessions:
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to return."""
+        """Return snapshot rows ``[start, stop)``, kept rows to skip, and a limit or ``None``."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 raise faults.invalid(f"the session has no split {split.index}")
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
         if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
-            raise faults.invalid("a session with a filter is read by Index, or made with RowOffset")
+            raise faults.invalid("a session with a filter needs SplitMode RowOffset for row ranges")
         total = session.rows if session.record_count is None else session.record_count
         if split.offset > total:
             raise faults.invalid(

@@ -1,4 +1,4 @@
-"""Adapts Starlette to the service: reads request bodies to their end, and streams responses."""
+"""Adapts Starlette to the service: reads request bodies to the end and streams responses."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from odps_nb.wire.calls import WireRequest, find_header
 
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
-_AT_ONCE = 512  # chunks of one call; the system takes 1024
+_AT_ONCE = 512  # chunks per system call; the limit is 1024
 
 T = TypeVar("T")
 
 
 async def run(pool: Executor, work: Callable[..., T], *arguments: Any) -> T:
-    """Run blocking work in a worker thread."""
+    """Run a blocking callable in a worker thread and return its result."""
     return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
 
 async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
-    """Read a small body; 400 if it exceeds the limit (after reading it to its end)."""
+    """Read a small body; raises 400 if it exceeds the limit, after reading it to the end."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
         if size <= limit:
             parts.append(chunk)
     if size > limit:
-        raise faults.invalid(f"the body has {size} bytes; this request takes at most {limit}")
+        raise faults.invalid(f"the body has {size} bytes; this request accepts at most {limit}")
     return b"".join(parts)
 
 
 async def body_file(request: Request, folder: DataFolder, pool: Executor, limit: int) -> Path:
-    """Write a body to a work file, which the caller deletes or renames, while it is received."""
+    """Receive a body into a work file, which the caller deletes or renames."""
     path = folder.work_file(".body")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     held: list[bytes] = []
@@ -63,7 +63,7 @@ async def body_file(request: Request, folder: DataFolder, pool: Executor, limit:
         async for chunk in request.stream():
             size += len(chunk)
             if size > limit:
-                continue  # read on to the end, keep nothing
+                continue  # read to the end, discarding the data
             held.append(chunk)
             waiting += len(chunk)
             if waiting >= SPOOL:
@@ -72,7 +72,7 @@ async def body_file(request: Request, folder: DataFolder, pool: Executor, limit:
                 writing = asyncio.ensure_future(run(pool, _write, fd, held))
                 held, waiting = [], 0
         if size > limit:
-            raise faults.invalid(f"the body has {size} bytes; at most {limit} are taken")
+            raise faults.invalid(f"the body has {size} bytes; at most {limit} are accepted")
         if writing is not None:
             await writing
         _write(fd, held)
@@ -81,7 +81,7 @@ async def body_file(request: Request, folder: DataFolder, pool: Executor, limit:
         raise
     finally:
         if writing is not None:
-            # a thread that writes must not lose its file
+            # the file must stay open while a thread writes to it
             await asyncio.gather(writing, return_exceptions=True)
         os.close(fd)
     return path
@@ -98,8 +98,8 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 
 async def drain(request: Request) -> None:
-    """Read the rest of a body and discard it."""
-    with suppress(ClientDisconnect, RuntimeError):  # gone, or read already
+    """Read and discard the rest of a body."""
+    with suppress(ClientDisconnect, RuntimeError):  # disconnected, or already read
         async for _ in request.stream():
             pass
 
@@ -107,8 +107,8 @@ async def drain(request: Request) -> None:
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
-    The first chunks are taken before it is made, so that an early failure is an error document.
-    A later failure breaks the connection: the client must see that the body is incomplete.
+    The first chunks are produced before it is created, so that an early failure is returned as an
+    error document. A later failure aborts the connection, so that the client sees a broken body.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class StreamedResponse(Response):
         self.background = None
         self.body = b""
         self.init_headers(headers or {})
-        # Response writes a length for its own (empty) body; this one is chunked
+        # Response sets the length of its empty body; this body is chunked
         self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send status, chunks and end; stop when the client has disconnected."""
+        """Send the status, the chunks and the end; stop if the client disconnects."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if self._first.is_end:
             await _send_all(self._first.chunks, send, is_end=True)
             return
-        # the server drops what is sent to a closed connection without a word, so listen for it
+        # the server silently drops data for a closed connection, so watch for the disconnect
         gone = asyncio.ensure_future(_disconnect(receive))
         try:
             transport = direct_transport(scope)
@@ -147,7 +147,7 @@ class StreamedResponse(Response):
             gone.cancel()
 
     async def _send_directly(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
-        """Have the chunks written past the server, which then sends the end."""
+        """Write the chunks directly to the socket; the server then sends the end."""
         writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
         state = TurnEnd.SOME
         writing: asyncio.Future[TurnEnd] | None = None
@@ -168,7 +168,7 @@ class StreamedResponse(Response):
             await _send_all([], send, is_end=True)
 
     async def _send_messages(self, gone: asyncio.Future[None], send: Send) -> None:
-        """Send the chunks as ASGI messages, which middleware may change."""
+        """Send the chunks as ASGI messages, so that middleware can change them."""
         some = self._first
         upcoming: asyncio.Future[Some] | None = None
         loop = asyncio.get_running_loop()
@@ -183,7 +183,7 @@ class StreamedResponse(Response):
             await self._put_away(upcoming, is_end=some.is_end)
 
     async def _put_away(self, working: asyncio.Future[Any] | None, *, is_end: bool) -> None:
-        """Close the source, once no worker is in it: a generator that runs cannot be closed."""
+        """Close the source after its worker has left it: a running generator cannot be closed."""
         if working is not None:
             await asyncio.wait([working])
         if not is_end:
@@ -201,7 +201,7 @@ async def _disconnect(receive: Receive) -> None:
 
 
 class Client(Enum):
-    """Families of clients."""
+    """Client families that need different response forms."""
 
     JAVA = "java"
     MAXST = "maxst"
@@ -224,14 +224,14 @@ def identify(wire: WireRequest) -> Client:
 
 
 def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compression]:
-    """Return the compression inside Arrow IPC and around the stream for a read."""
+    """Return the Arrow IPC buffer codec and the HTTP content coding for a read."""
     if client is Client.MAXST:
         return Compression.NONE, asked
     return asked, Compression.NONE
 
 
 def blob_coding(client: Client, asked: Compression) -> Compression:
-    """Return the coding of a blob download; none for pyodps, which cannot decode reliably."""
+    """Return the coding of a blob download; none for pyodps, which decodes unreliably."""
     if client is Client.JAVA:
         return Compression.LZ4
     return asked if client is Client.OTHER else Compression.NONE

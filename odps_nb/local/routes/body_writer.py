@@ -1,7 +1,7 @@
 """Writes a long response body to its socket from a worker thread, in chunks (RFC 9112, 7.1).
 
-Through uvicorn, each megabyte takes two turns of a thread and up to three copies; here a worker
-sends it with one system call. h11 sends the head of the response and the last chunk.
+Through uvicorn, each megabyte costs two thread switches and up to three copies; here a worker
+sends it with one system call. h11 sends the response head and the last chunk.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from starlette.types import Scope
 Bytes = bytes | memoryview
 
 CHUNK_BYTES = 1 << 20
-"""Bytes that a worker produces before they are sent."""
+"""Bytes that a worker produces before it sends them."""
 TURN_BYTES = 8 << 20
-"""Bytes after which a worker lets others in."""
+"""Bytes after which a worker thread yields to other responses."""
 PATIENCE = 0.005
-"""Seconds that a worker waits for a client that takes nothing more."""
-_MOST_PIECES = 1000  # of one call; the system takes 1024
+"""Seconds that a worker waits for a client whose receive buffer is full."""
+_MOST_PIECES = 1000  # per system call; the limit is 1024
 
 
 class TurnEnd(enum.Enum):
-    """What a turn of a worker ended with."""
+    """The reason why a worker's turn ended."""
 
     ALL = "all"
     SOME = "some"
     FULL = "full"
-    """The client has not taken what was sent; wait until it does."""
+    """The socket buffer is full; wait until it is writable."""
     BROKEN = "broken"
-    """The client is gone."""
+    """The client has disconnected."""
 
 
 def direct_transport(scope: Scope) -> Any | None:
-    """Return the transport whose socket may be written to now, or ``None``.
+    """Return the transport if its socket may be written to directly now, else ``None``.
 
-    Only HTTP/1.1 has chunks, no middleware may need the messages, and what the server wrote so far
-    must have been sent.
+    Requires HTTP/1.1 (for chunks), no middleware that needs the messages, and that all data the
+    server has written so far was sent.
     """
     state = scope.get("state", {})
     if scope["http_version"] != "1.1" or scope["method"] == "HEAD" or not state.get("direct"):
@@ -51,14 +51,14 @@ def direct_transport(scope: Scope) -> Any | None:
 
 
 class Some(NamedTuple):
-    """Chunks of a response, and whether they are its last ones."""
+    """Chunks of a response, and whether they are the last ones."""
 
     chunks: list[Bytes]
     is_end: bool
 
 
 def take_some(source: Generator[Bytes, None, None]) -> Some:
-    """Take chunks until there is a megabyte, or no more."""
+    """Take chunks until they add up to a megabyte or the source ends."""
     chunks: list[Bytes] = []
     size = 0
     while size < CHUNK_BYTES:
@@ -71,7 +71,7 @@ def take_some(source: Generator[Bytes, None, None]) -> Some:
 
 
 class BodyWriter:
-    """The body of one response, in chunks: ``first`` and then ``source``; close it in any case."""
+    """Writes one response body, ``first`` and then ``source``; the caller must close it."""
 
     def __init__(self, sock: Any, first: list[Bytes], source: Generator[Bytes, None, None]) -> None:
         self._socket = socket.socket(fileno=socket.dup(sock.fileno()))
@@ -82,7 +82,7 @@ class BodyWriter:
         self._frame(first)
 
     def write(self) -> TurnEnd:
-        """Produce and send until the body ends, the turn is over, or the client is slow."""
+        """Produce and send until the body or the turn ends, or the client falls behind."""
         sent = 0
         try:
             while True:
@@ -99,7 +99,7 @@ class BodyWriter:
             return TurnEnd.BROKEN
 
     async def until_writable(self, gone: asyncio.Future[Any]) -> None:
-        """Wait until the client takes more, or is gone."""
+        """Wait until the socket is writable or the client has disconnected."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         loop.add_writer(self._socket, ready.set)
@@ -130,7 +130,7 @@ class BodyWriter:
         self._begun = True
 
     def _send(self) -> int:
-        """Send some of the pieces; 0 if the client takes none within `PATIENCE`."""
+        """Send some pieces; return the bytes sent, 0 if none were within `PATIENCE`."""
         try:
             count = self._socket.sendmsg(self._pieces)
         except BlockingIOError:
@@ -146,7 +146,7 @@ class BodyWriter:
         return count
 
     def _drop(self, count: int) -> None:
-        """Forget what was sent."""
+        """Remove the first ``count`` bytes, which were sent."""
         pieces = self._pieces
         while pieces and count >= len(pieces[0]):
             count -= len(pieces.pop(0))

@@ -1,4 +1,4 @@
-"""Writes rows as the service's CSV (``docs/protocol.md`` section 9.3)."""
+"""Formats rows as the service's CSV (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odps_nb.arrow.text import as_bytes
 
 
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """Write rows as the service's CSV; bytes that are not UTF-8 become surrogates."""
+    """Return rows as the service's CSV; bytes that are not UTF-8 become surrogates."""
     out = io.StringIO()
     out.write(",".join(map(_cell, schema.names)) + "\n")
     for batch in batches:
@@ -31,7 +31,7 @@ def _texts(array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
         return [None if v is None else _moment(v, array.type.unit) for v in array]
-    values = array.view(as_bytes(array.type)).to_pylist()  # a STRING holds any bytes
+    values = array.view(as_bytes(array.type)).to_pylist()  # a STRING may hold arbitrary bytes
     as_text = partial(_json, kind=array.type) if pa.types.is_nested(array.type) else _text
     return [None if v is None else as_text(v) for v in values]
 
@@ -42,7 +42,7 @@ def _json(value: Any, kind: pa.DataType) -> str:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a nested value as JSON has it: a MAP becomes an object, numbers stay numbers."""
+    """Return a nested value for JSON: a MAP becomes an object, numbers stay numbers."""
     if value is None:
         return None
     if pa.types.is_map(kind):

@@ -19,12 +19,12 @@ from odps_nb.wire.xml_text import DECLARATION, element
 
 PATIENCE = 0.5
 CSV_ROWS = 10_000
-# States of the task for each state of an instance; no instance is ever suspended.
+# Task states for each instance state; instances of this service are never suspended.
 _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
 
 
 class InstanceRoutes:
-    """Answers requests about SQL instances; rights are checked where a statement resolves names."""
+    """Handles requests about SQL instances; rights are checked when names are resolved."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -58,7 +58,7 @@ class InstanceRoutes:
         return page("Instances", map(_listed_instance, found[:most]), marker=marker, most=most)
 
     def _progress(self, asked: Asked) -> Response:
-        """Answer ``get_task_progress``: a statement runs in one worker."""
+        """Handle ``get_task_progress``: a statement runs in one worker."""
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
         over = int(found.is_over)
         facts = {
@@ -74,7 +74,7 @@ class InstanceRoutes:
         return Response(body, media_type=XML)
 
     def _summary(self, asked: Asked) -> Response:
-        """Answer ``get_task_summary``, of what this service knows."""
+        """Handle ``get_task_summary`` with the run time and the number of rows."""
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
         told = {}
         if found.ended is not None:
@@ -89,7 +89,7 @@ class InstanceRoutes:
 
     def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings  # those in the text count for nothing
+        settings = call.settings  # SET statements in the text do not apply here
         schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
         place = Place(
             project=call.project,
@@ -154,13 +154,13 @@ class InstanceRoutes:
 
     def _result(self, instance: Instance) -> control.InstanceResult:
         text, kind = "", "csv"
-        if instance.message:  # of a failure, or an estimate
+        if instance.message:  # an error or a cost estimate
             text, kind = instance.message, "text"
         elif instance.schema.columns:
             schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)
             if instance.is_query or len(schema) > 1:
                 text = csv_text(schema, list(batches))
-            else:  # SHOW …: one name a line
+            else:  # SHOW …: one name per line
                 names = (name for batch in batches for name in batch.column(0).to_pylist())
                 text, kind = "".join(f"{name}\n" for name in names), "text"
         task = control.TaskResult(

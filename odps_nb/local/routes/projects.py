@@ -1,4 +1,4 @@
-"""Routes of projects and schemas, and empty answers for objects that this service has none of."""
+"""Routes of projects and schemas, and empty lists for kinds of objects that are not supported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odps_nb.wire import control
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
-# What this service does not keep; a list of it is empty.
+# Kinds of objects that this service does not support; their lists are empty.
 NOTHING_OF = {
     "/resources": ("Resources", "Resource"),
     "/registration/functions": ("Functions", "Function"),
@@ -27,7 +27,7 @@ _SCHEMA = "/projects/{project}/schemas/{schema}"
 
 
 class ProjectRoutes:
-    """Answers requests about projects and schemas."""
+    """Handles requests about projects and schemas."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -80,7 +80,7 @@ class ProjectRoutes:
         return Response(asked.base, media_type="text/plain")
 
     def _authorization(self, asked: Asked) -> Response:
-        # for links to pages that this service does not have: it opens nothing here
+        # clients put it into links to web pages, which this service does not have
         token = base64.b64encode(asked.path["project"].encode()).decode()
         body = DECLARATION + element("Authorization", (element("Result", token),))
         return Response(body, media_type=XML)
@@ -100,7 +100,7 @@ class ProjectRoutes:
 
     def _add_schema(self, asked: Asked) -> Response:
         name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
-        valid = TableName(project=name, table=name).project  # 400 for a name that cannot be one
+        valid = TableName(project=name, table=name).project  # raises 400 for an invalid name
         self._service.catalog.add_schema(asked.path["project"], valid)
         return Response(status_code=201)
 

@@ -1,4 +1,4 @@
-"""The actions of the Storage API: blocking code, run in worker threads."""
+"""The actions of the Storage API as blocking functions that run in worker threads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
     async def answer(request: Request, asked: Asked) -> Response:
         if asked.path["version"] not in _VERSIONS:
-            raise faults.no_such(f"there is no Storage API {asked.path['version']!r}")
+            raise faults.no_such(f"unknown Storage API version {asked.path['version']!r}")
         upload = asked.wire.action in _UPLOADS
         if not upload:
             wire = replace(asked.wire, body=await edge.body_bytes(request))
@@ -56,7 +56,7 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
 
 class StorageActions:
-    """The actions of ``docs/protocol.md`` section 3 for one service."""
+    """The actions of ``docs/protocol.md`` section 3 on one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -64,7 +64,7 @@ class StorageActions:
         self._route = service.route_token
 
     def rows(self) -> Iterator[To]:
-        """Yield the actions, each with the right that it needs."""
+        """Yield the actions, each with the right that it requires."""
         yield To(calls.CreateReadSession, Right.READ, self._create_read)
         yield To(calls.GetReadSession, Right.READ, self._get_read)
         yield To(calls.ReadRows, Right.READ, self._read_rows)
@@ -80,7 +80,7 @@ class StorageActions:
         yield To(calls.WriteRows, Right.WRITE, self._write_rows)
         yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
         yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
-        yield To(calls.ReadBlobs, None, self._read_blobs)  # of the projects of its blobs
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # checked for the projects of its blobs
         yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
         yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
         yield To(calls.ReadInstance, Right.QUERY, self._read_instance)
@@ -262,10 +262,10 @@ class StorageActions:
         )
 
     def _blob_target(self, request: calls.WriteBlob | calls.WriteBlobBatch) -> StoredWriteSession:
-        # the stream may not be open yet: stock clients upload blobs before they open it
+        # the stream may not exist yet: the vendor's clients upload blobs before they open it
         session = self._writes.get(request.table, request.session_id)
         if session.status != OPEN:
-            raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
+            raise faults.invalid_state(f"the session {session.session_id!r} is no longer open")
         return session
 
     def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
@@ -325,7 +325,7 @@ class StorageActions:
 
 
 def _write_schema(session: StoredWriteSession) -> WriteSchema:
-    """Return the columns of the session's rows: data, then the partition keys that vary."""
+    """Return the columns of the session's rows: data columns, then dynamic partition keys."""
     table = session.table
     fixed = {key for key, _ in session.spec}
     dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)

@@ -1,4 +1,4 @@
-"""Turns the route table into Starlette routes that check signature and right."""
+"""Converts the route table to Starlette routes that check signatures and rights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Handler = Callable[[Request, Asked], Awaitable[Response]]
 
 
 class Surface:
-    """Makes Starlette routes with error documents of one kind: XML or JSON."""
+    """Creates Starlette routes whose error documents are all XML or all JSON."""
 
     def __init__(self, service: Service, *, xml: bool) -> None:
         self._service, self._xml = service, xml
@@ -55,7 +55,7 @@ class Surface:
                 )
 
     def endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Return an endpoint that calls a handler; errors become documents."""
+        """Return an endpoint that calls a handler and converts errors to error documents."""
 
         async def endpoint(request: Request) -> Response:
             request_id = secrets.token_hex(12).upper()
@@ -71,7 +71,7 @@ class Surface:
             except OdpsNbError as error:
                 log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
                 response = self._refusal(error, request_id)
-            except Exception as error:  # whatever it was, the client gets a document
+            except Exception as error:  # the client always gets an error document
                 if not is_full(error):
                     log.exception("%s %s %s", request_id, request.method, request.url.path)
                 response = self._failure(error, request_id)
@@ -82,7 +82,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the rights of the key to the project and the instance that are ``named``."""
+        """Check the key's rights in the project and to the instance in ``named``."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -127,7 +127,7 @@ class Surface:
     async def answer_value(
         self, request: Request, asked: Asked, call: Any, row: To, *, upload: bool = False
     ) -> Response:
-        """Answer a request value by its row of the table, if the key has the right."""
+        """Check the rights for a decoded request and call the handler of its route table row."""
         table = getattr(call, "table", None)
         project = getattr(call, "project", None) if table is None else table.project
         named = {"project": project, "instance": getattr(call, "instance_id", None)}
@@ -144,7 +144,7 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Answer an unexpected failure: a full or failing disk is named, all else is logged."""
+        """Return the response to an unexpected error: a disk error or, after logging, a 500."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
         if has_failed(error):
@@ -162,22 +162,22 @@ class Surface:
 
 
 def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
-    """Return an error as a document of XML or JSON."""
+    """Return an error as an XML or JSON document."""
     content = (encode_error_xml if xml else encode_error_json)(code, message, request_id)
     media = "application/xml" if xml else "application/json"
     return Response(content, status_code=status, media_type=media)
 
 
 def _discard(body: Path) -> None:
-    """Delete the file of a body; what a failing disk leaves of it, the next start deletes."""
+    """Delete the file of a body; if that fails, the next start deletes it."""
     try:
         body.unlink(missing_ok=True)
-    except OSError as error:  # the answer is about the work, which may have been done
+    except OSError as error:  # the response reports the work, not this clean-up
         log.warning("%s could not be deleted: %s", body, error)
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
-    """Call a handler; return its answer and, where it is a stream, the beginning of that."""
+    """Call a handler; return its answer and, for a stream, the first chunks."""
     answer = work(asked)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
@@ -196,7 +196,7 @@ class _KeyedRoute(Route):
             return match, child
         try:
             given = {key for key, _ in _query(scope)}
-        except ValueError:  # for who answers to say
+        except ValueError:  # the handler reports the invalid query
             given = set()
         return (Match.NONE, {}) if self._keys.isdisjoint(given) else (match, child)
 
@@ -210,7 +210,7 @@ def _wire(request: Request) -> WireRequest:
     try:
         params = tuple(_query(request.scope))
     except ValueError as error:
-        raise faults.invalid(f"the query cannot be read: {error}") from None
+        raise faults.invalid(f"the query string is invalid: {error}") from None
     return WireRequest(
         method=request.method,
         path=request.url.path,

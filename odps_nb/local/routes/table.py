@@ -1,4 +1,4 @@
-"""The route table, and XML responses. A new request of the service is one row and its function."""
+"""The route table, and XML responses. To add a request, add a row and its handler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An authorised request; ``base`` is scheme and host, ``body`` the file of an upload."""
+    """An authenticated request; ``base`` is the scheme and host, ``body`` an uploaded file."""
 
     wire: WireRequest
     access_id: str
@@ -28,19 +28,19 @@ class Asked:
 
     @property
     def params(self) -> dict[str, str]:
-        """The query parameters; the last one of equal names wins."""
+        """The query parameters; the last one wins if a name is repeated."""
         return dict(self.wire.params)
 
     @property
     def upload(self) -> Path:
-        """The body of an upload, in a file."""
+        """The file with the body of an upload."""
         assert self.body is not None
         return self.body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAnswer:
-    """An answer whose body is produced while it is sent."""
+    """A response whose body is produced while it is sent."""
 
     chunks: Generator[bytes | memoryview, None, None]
     media_type: str
@@ -49,9 +49,9 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A path; ``right`` applies to the project in the path, ``None`` if there is none.
+    """A row of the route table: a path; ``right`` applies to its project (``None``: no check).
 
-    ``keys`` are parameters of which one must be there; an upload has its body in a file.
+    ``keys`` are query parameters of which one must be present. Bodies of uploads go to files.
     """
 
     paths: Sequence[str]
@@ -64,7 +64,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A request value; ``right`` applies to the project that it names, ``None`` if none."""
+    """A row of the route table: a request type; ``right`` applies as in `At`."""
 
     kind: type
     right: Right | None
@@ -76,12 +76,12 @@ XML = "application/xml"
 
 
 def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
-    """Return the XML document of a list of names."""
+    """Return a list of names as an XML document."""
     return page(outer, [element(inner, (element("Name", name),)) for name in names])
 
 
 def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE) -> Response:
-    """Return the XML document of a list; ``marker`` asks for what comes after these items."""
+    """Return a page of a list as an XML document; ``marker`` requests the next page."""
     body = DECLARATION + element(
         outer, (element("Marker", marker), element("MaxItems", str(most)), *items)
     )
@@ -89,7 +89,7 @@ def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE
 
 
 def reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
-    """Return an encoded answer of `odps_nb.wire.control` as a response."""
+    """Return a response encoded by `odps_nb.wire.control` as a Starlette response."""
     content, headers = encoded
     if not any(name.lower() == "content-type" for name in headers):
         headers = {**headers, "Content-Type": XML}

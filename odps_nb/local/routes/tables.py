@@ -1,4 +1,4 @@
-"""Routes of tables and their partitions (``docs/protocol.md`` section 9)."""
+"""Routes of tables and partitions (``docs/protocol.md`` section 9)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD_ROWS = 10_000
 
 
 class TableRoutes:
-    """Answers requests about tables."""
+    """Handles requests about tables."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -50,7 +50,7 @@ class TableRoutes:
         table = self._service.catalog.table(call.table)
         segments, view = self._service.snapshots.visible(table), table.view
         info = control.TableInfo(
-            # the name as it was asked for: the stock client takes it over
+            # the name as requested, because the vendor's client adopts it
             name=replace(table.name, table=call.table.table),
             schema=table.schema,
             table_id=str(table.table_id),
@@ -89,7 +89,7 @@ class TableRoutes:
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 
     def _head(self, asked: Asked) -> Response:
-        """Answer ``table.head``: the first rows as CSV."""
+        """Handle ``table.head``: return the first rows as CSV."""
         params = asked.params
         schema = params.get("schema_name") or params.get("curr_schema") or None
         named, lines = params.get("partition"), params.get("linenum", "")
@@ -117,7 +117,7 @@ def _facts(found: Partition) -> dict[str, Any]:
 
 
 def _reserved(table: StoredTable) -> dict[str, str]:
-    """Return the properties that clients know, as the extended document spells them."""
+    """Return the properties that clients read, with their names in the extended document."""
     known = {k: v for k, v in table.properties.items() if k != VIEW}
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")

@@ -2,7 +2,7 @@
 
 See ``docs/protocol.md`` section 9.4.
 
-A download is a read session, an upload a write session whose blocks are streams.
+A download maps to a read session, an upload to a write session whose blocks are streams.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
-    """Yield the routes: under ``/projects``, without ``/api``."""
+    """Yield the tunnel's routes, which are under ``/projects`` without ``/api``."""
     return Surface(service, xml=False).routes(Tunnel(service).rows())
 
 
 class Tunnel:
-    """Answers requests of the tunnel."""
+    """Handles requests of the tunnel."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -171,7 +171,7 @@ class Tunnel:
     def _block(self, asked: Asked) -> dict[str, Any]:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
-            raise faults.invalid("blockid is not a number")
+            raise faults.invalid("blockid must be a number")
         newest = self._writes.streams.newest(session, block)
         version = 1 if newest is None else newest.version + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
@@ -203,11 +203,11 @@ class Tunnel:
         instances, (project, instance_id) = self._service.instances, _instance(asked)
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
-            # what the stock client takes as the sign to read the text of the result instead
+            # on this code, the vendor's client reads the result as text instead
             raise faults.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )
-        limited = "instance_tunnel_limit_enabled" in asked.params  # as stock pyodps asks for it
+        limited = "instance_tunnel_limit_enabled" in asked.params  # sent by pyodps
         if not limited:
             self._service.rights.require(asked.access_id, project, Right.READ)
         return self._rows_of(asked, instances.open_download(instance_id, limited=limited))
@@ -252,12 +252,12 @@ def _stream(
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
     match = _RANGE.fullmatch(params.get("rowrange", ""))
     if match is None:
-        raise faults.invalid("rowrange is not (start,count)", code="InvalidRowRange")
+        raise faults.invalid("rowrange must be (start,count)", code="InvalidRowRange")
     return int(match[1]), int(match[2])
 
 
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
-    """Return the requested columns in the order of the table, which rows number them by."""
+    """Return the requested columns in table order, which the row format numbers them by."""
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
@@ -300,7 +300,7 @@ def _schema_json(schema: TableSchema) -> dict[str, Any]:
 
 
 def _opened(body: Path, coding: str | None, service: Service) -> Any:
-    """Return the decoded body as a closable buffer."""
+    """Return the decoded body as a buffer that can be closed."""
     path = body
     if coding is not None and coding != "identity":
         path = service.folder.work_file(".decoded")

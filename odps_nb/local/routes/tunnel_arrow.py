@@ -2,8 +2,8 @@
 
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-It holds record batch messages only: both sides know the schema. INTERVAL_DAY_TIME columns are
-``struct<sec: int64, nano: int32>``, and so are those of TIMESTAMP in rows of an instance.
+The stream has only record batch messages, because both sides know the schema. INTERVAL_DAY_TIME
+columns, and TIMESTAMP columns of SQL results, are ``struct<sec: int64, nano: int32>``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPLIT_TIMES = _SPLIT | {TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
 
 
 def encode_arrow(batches: Iterator[pa.RecordBatch]) -> Generator[bytes | memoryview, None, None]:
-    """Yield batches as a stream of bytes."""
+    """Yield batches encoded as the tunnel's Arrow stream."""
     yield _U32.pack(CHUNK_SIZE)
     held, total = bytearray(), 0
     for batch in batches:
@@ -53,7 +53,7 @@ def _checked(view: memoryview) -> Iterator[bytes]:
 
 
 def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream; 400 if it is damaged or cut."""
+    """Yield the batches of a stream; raises 400 if it is damaged or truncated."""
     if len(data) < 8:
         raise faults.malformed("the Arrow stream of the tunnel is empty")
     (size,) = _U32.unpack(data[:4])
@@ -61,9 +61,9 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
         raise faults.malformed(f"the Arrow stream has chunks of {size} bytes")
     payload, at, total = bytearray(schema.serialize()), 4, 0
     while len(data) - at >= size + 4:
-        chunk = bytes(data[at : at + size])  # an error must not hold the file of ``data``
+        chunk = bytes(data[at : at + size])  # a copy: a traceback must not hold ``data``
         if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
-            # a whole stream may end with a chunk of exactly this size
+            # a complete stream may end with a chunk of exactly this size
             break
         total = crc32c(chunk, total)
         payload += chunk
@@ -79,14 +79,14 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
 def wire_batches(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield stored rows as they are sent; ``times``: TIMESTAMP columns as structs, too."""
+    """Yield stored rows in the form that is sent; ``times``: convert TIMESTAMPs to structs too."""
     split = _SPLIT_TIMES if times else _SPLIT
     for batch in batches:
         arrays = []
         for column, array in zip(columns, batch.columns, strict=True):
             if column.type.code in split:
                 array = seconds_and_nanos(array)
-            elif has_timestamp(column.type):  # the schema of the client says nanoseconds
+            elif has_timestamp(column.type):  # the client's schema has nanoseconds
                 array = in_units(array, arrow_type(column.type))
             arrays.append(array)
         yield pa.record_batch(arrays, names=batch.schema.names)
@@ -95,7 +95,7 @@ def wire_batches(
 def stored_batches(
     columns: Sequence[Column], data: memoryview
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of an uploaded stream; 400 if it is damaged or cut."""
+    """Yield the rows of an uploaded stream; raises 400 if it is damaged or truncated."""
     schema = arrow_schema(columns)
     sent = [f.with_type(SECONDS_AND_NANOS) if pa.types.is_duration(f.type) else f for f in schema]
     yield from decode_arrow(pa.schema(sent), data)

@@ -4,8 +4,8 @@
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
 
-A record's CRC covers, per column, its number as int32 and its value in fixed width. The stock
-client writes the last CRC sign-extended; both forms are read.
+A record's CRC covers, per column, its number as int32 and its value in fixed width. The vendor's
+client writes the last CRC sign-extended; both forms are accepted.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _zigzag(number: int) -> bytes:
 def encode_rows(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows, given as stored columns in order, as a stream of bytes."""
+    """Yield rows encoded as a row stream; ``batches`` hold stored columns in order."""
     tags = [
         (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
         for i, c in enumerate(columns, 1)
@@ -110,10 +110,10 @@ def encode_rows(
 
 
 def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
-    """Return the bytes of a value on the wire, and those that its checksum covers."""
+    """Return a value's bytes on the wire, and the bytes that its checksum covers."""
     if isinstance(odps, ArrayType):
         return _encode_list(value, odps.element)
-    if isinstance(odps, VectorType):  # unlike a list without a byte for nulls
+    if isinstance(odps, VectorType):  # unlike in a list, elements have no null byte
         data, checked = _join(_encode(item, odps.element) for item in value)
         return _varint(len(value)) + data, checked
     if isinstance(odps, MapType):
@@ -163,7 +163,7 @@ def _join(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
 
 
 def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a stream as stored columns; 400 if it is damaged or cut."""
+    """Yield the rows of a stream as stored columns; raises 400 if it is damaged or truncated."""
     reader = _Reader(data)
     rows: list[list[Any]] = []
     count = total = 0
@@ -185,13 +185,13 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
     except (IndexError, struct.error):
         raise faults.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
-        raise faults.malformed(f"the row stream says {told} rows and holds {count}, or is damaged")
+        raise faults.malformed(f"the row stream announces {told} rows, has {count}, or is damaged")
     if rows:
         yield _batch(rows, columns, schema)
 
 
 def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any], int]:
-    """Read one record, or the tag that begins the end of the stream."""
+    """Read one record, or the tag that starts the end of the stream."""
     row: list[Any] = [None] * len(columns)
     crc = 0
     while True:
@@ -213,7 +213,7 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
 
 
 def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
-    """Return a value, and the bytes that its checksum covers."""
+    """Return a decoded value, and the bytes that its checksum covers."""
     if isinstance(odps, (ArrayType, VectorType, MapType, StructType)):
         return _decode_nested(reader, odps)
     if odps.code in _INTEGER_CODES:
@@ -235,7 +235,7 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         return Decimal(text.decode("ascii")), text
     if odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
         return text.decode("utf-8"), text
-    return text, text  # a STRING holds any bytes
+    return text, text  # a STRING may hold arbitrary bytes
 
 
 def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
@@ -276,7 +276,7 @@ def _batch(rows: list[list[Any]], columns: Sequence[Column], schema: pa.Schema) 
 
 
 class _Reader:
-    """Reads numbers and bytes from a buffer; raises `IndexError` at its end."""
+    """Reads numbers and bytes from a buffer; raises `IndexError` at the end."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
@@ -300,7 +300,7 @@ class _Reader:
     def length(self) -> int:
         number = self.varint()
         if number > MAX_TEXT:
-            raise faults.malformed(f"a length of {number} in the row stream is too much")
+            raise faults.malformed(f"a length of {number} in the row stream is too large")
         return number
 
     def take(self, count: int) -> bytes:
@@ -314,7 +314,7 @@ class _Reader:
     def expect(self, number: int) -> None:
         found = self.varint() >> 3
         if found != number:
-            raise faults.malformed(f"the row stream has tag {found} where {number} belongs")
+            raise faults.malformed(f"the row stream has tag {found} instead of {number}")
 
 
 _INTEGERS = {
@@ -327,7 +327,7 @@ _INTEGERS = {
 
 
 def plain_type(odps: OdpsType) -> pa.DataType:
-    """Return the Arrow type whose Python values are the plain ones (decimals stay decimals)."""
+    """Return the Arrow type whose Python values can be encoded directly."""
     if isinstance(odps, ArrayType):
         return pa.list_(pa.field("element", plain_type(odps.element)))
     if isinstance(odps, MapType):
@@ -339,15 +339,15 @@ def plain_type(odps: OdpsType) -> pa.DataType:
 
 
 def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
-    """Return the values of a stored column."""
+    """Return the values of a stored column as plain Python values."""
     target = plain_type(odps)
     plain = array if array.type.equals(target) else array.cast(target)
-    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING holds any bytes
+    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # STRING: any bytes
     return [_as_nanos(value, odps) for value in values] if _is_micro(array.type) else values
 
 
 def _is_micro(kind: pa.DataType) -> bool:
-    """Return whether the times in a column are microseconds, which reach farther."""
+    """Return whether the times in a column are microseconds, which have a wider range."""
     if pa.types.is_nested(kind):
         return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"
@@ -366,7 +366,7 @@ def _as_nanos(value: Any, odps: OdpsType) -> Any:
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
-    """Return a stored column from plain values; 400 if they do not fit its type."""
+    """Return a stored column from plain values; raises 400 if they do not fit its type."""
     plain = plain_type(column.type)
     try:
         return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))

@@ -1,4 +1,4 @@
-"""The list of all sample tables, with rows that are the same each time."""
+"""The list of all sample tables; their rows are deterministic."""
 
 from __future__ import annotations
 

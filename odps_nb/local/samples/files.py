@@ -1,7 +1,7 @@
-"""The tables ``types_all``, ``media`` and ``documents``, from the Parquet files beside this module.
+"""The tables ``types_all``, ``media`` and ``documents``, from Parquet files in this folder.
 
-``tools/sample_files`` makes those. A few files of ``media`` are traps: empty, corrupt, wrongly
-declared, too many pixels, scripts inside, a name that is markup.
+``tools/sample_files`` generates these files. A few blobs of ``media`` are traps: empty, corrupt,
+wrongly declared, too many pixels, with scripts, or named with HTML markup.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 Store = Callable[[bytes, str, str], bytes]
-"""Keeps a blob, given as data, media type and file name; returns the bytes of its reference."""
+"""Stores a blob, given as data, media type and file name; returns the bytes of its reference."""
 Batches = Iterator[tuple[PartitionSpec, pa.RecordBatch]]
 
-# JSON is here and not in `orders`, since the real Storage API does not read JSON columns. The two
-# INTERVAL types are left out: no form of them is read and written alike.
+# JSON is not in `orders`, because the real Storage API cannot read JSON columns. The two INTERVAL
+# types are omitted, because they are read and written in different forms.
 TYPES_ALL = TableSchema(
     columns=parse_columns(
         "row_name string, c_tinyint tinyint, c_smallint smallint, c_int int, c_bigint bigint,"

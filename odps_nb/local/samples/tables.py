@@ -1,7 +1,7 @@
-"""Installs the sample tables in a new folder: built once per user, then linked.
+"""Installs the sample tables in a new folder; they are built once per user and then linked.
 
-A finished folder is kept in the user's cache under the fingerprint of the code that built it. A new
-service folder gets hard links to its files (they never change) and a copy of its catalogue.
+The built folder is kept in the user's cache under a fingerprint of the code that built it. A new
+service folder gets hard links to its immutable files and a copy of its catalog.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ KEPT_SECONDS = 24 * 3600.0
 
 
 def cache_folder() -> Path:
-    """Return where this user keeps built samples."""
+    """Return the cache folder for this user's built samples."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "odps_nb"
 
 
 def install_samples(folder: DataFolder) -> bool:
-    """Fill a locked, new folder with the samples; return whether it was new (no catalogue)."""
+    """Fill a locked folder with the samples if it is new (no catalog); return whether it was."""
     if folder.has_catalog:
         return False
     template = _template()
-    # a kill while this runs leaves samples without a catalogue, which stay a new folder
+    # a killed installation leaves samples without a catalog, so the folder still counts as new
     samples = {path.name for name in ("rows", "blobs") for path in (template / name).iterdir()}
     if folder.data_files() - samples:
         return False
@@ -63,7 +63,7 @@ def install_samples(folder: DataFolder) -> bool:
 
 
 def adopt(service: Service) -> None:
-    """Assign the samples of a copied catalogue to this service's project and owner."""
+    """Assign the samples of a copied catalog to this service's project and owner."""
     project = service.settings.project
     with service.database.transaction() as db:
         if project != DEFAULT_PROJECT:
@@ -78,7 +78,7 @@ def adopt(service: Service) -> None:
 
 
 def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
-    """Create one sample table and commit its rows; files are written in the pool meanwhile."""
+    """Create one sample table and commit its rows; the pool writes the files in parallel."""
     name = TableName(project=service.settings.project, table=sample.name)
     blobs = any(has_blob(column.type) for column in sample.schema.columns)
     table = service.catalog.create_table(
@@ -130,14 +130,14 @@ def _template() -> Path:
 
 
 def _prune(cache: Path, finished: Path) -> None:
-    """Delete the folders of older versions, once no process can be linking from them."""
+    """Delete folders of older versions that no process can still be linking from."""
     for path in cache.glob("samples-*"):
         if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # most starts only link
+    from odps_nb.local.samples.every_sample import SAMPLES  # not needed if the samples are cached
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
@@ -145,7 +145,7 @@ def _build(root: Path) -> None:
             load_sample(service, sample, pool)
     for name in ("lock", "access_key.json", "hot/clean"):
         (root / name).unlink(missing_ok=True)
-    # one file instead of a log beside it, so that it can be copied
+    # merge the write-ahead log into the file, so that copying one file suffices
     connection = sqlite3.connect(root / "catalog.sqlite")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("PRAGMA journal_mode=DELETE")
@@ -153,7 +153,7 @@ def _build(root: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what the samples depend on: code, files, catalogue layout, file writer."""
+    """Return a hash of what the samples depend on: code, files, catalog layout, file writer."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
     own = [path for path in here.iterdir() if path.suffix in (".py", ".parquet")]
@@ -177,5 +177,5 @@ def _link(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except OSError:  # another file system, or links are not allowed
+    except OSError:  # another file system, or no permission to link
         shutil.copyfile(source, target)

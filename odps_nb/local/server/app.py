@@ -1,6 +1,6 @@
 """The ASGI application of the embedded service, assembled from ``routes``.
 
-Errors of the Storage API and the tunnel are JSON, those of the control plane XML.
+Storage API and tunnel errors are JSON; control plane errors are XML.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odps_nb.wire import control
 
 
 def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
-    """Return the ASGI application of an open service; it may fail as rules say."""
+    """Return the ASGI application of an open service, with fault injection if requested."""
     routes: list[Route] = []
     if misbehaviour is not None:
         routes += Surface(service, xml=True).routes(_rules(misbehaviour))
@@ -39,7 +39,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
 
 
 def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
-    """Yield the routes that set, show and clear the rules of misbehaviour."""
+    """Yield the routes that set, show and clear the fault injection rules."""
 
     def answer(asked: Asked) -> Response:
         if asked.wire.method in ("PUT", "DELETE"):
@@ -51,7 +51,7 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 
 
 def rest_routes(service: Service) -> Iterator[Route]:
-    """Yield the routes, each with and without the prefix ``/api``."""
+    """Yield the control plane routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
     parts = (ProjectRoutes(service), TableRoutes(service), InstanceRoutes(service))
     rows = [row for part in parts for row in part.rows()]

@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child ends with this process, even after a crash: it checks its parent four times a second.
+The child exits when this process ends, even in a crash: it checks its parent four times a second.
 Importing this module does not import the service.
 """
 
@@ -29,10 +29,10 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalService:
-    """A running embedded service; ``stop`` it, or leave a ``with`` block.
+    """A running embedded service; call `stop` or use it as a context manager.
 
-    ``root`` is its folder, and ``temporary_root`` the same if none was given; it is deleted then
-    when the service stops.
+    ``root`` is its folder. ``temporary_root`` is the same folder if the caller passed none, and is
+    deleted when the service stops; otherwise ``None``.
     """
 
     endpoint: str
@@ -59,7 +59,7 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        if self.temporary_root is not None:  # gone already, unless the service was killed
+        if self.temporary_root is not None:  # left over only if the service was killed
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 
     @property
@@ -78,13 +78,13 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without keys of other services and relative folders of modules."""
+    """Return the environment without other services' keys and relative ``PYTHONPATH`` entries."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("ODPS_") or name.startswith("ODPS_NB_LOCAL_")
     }
-    if "PYTHONPATH" in kept:  # an empty or relative entry is the working folder
+    if "PYTHONPATH" in kept:  # empty or relative entries depend on the working folder
         entries = filter(os.path.isabs, kept["PYTHONPATH"].split(os.pathsep))
         kept["PYTHONPATH"] = os.pathsep.join(entries)
     return kept
@@ -97,28 +97,28 @@ def start(
     project: str | None = None,
     options: tuple[str, ...] = (),
 ) -> LocalService:
-    """Start the embedded service in a child process and wait until it answers.
+    """Start the embedded service in a child process and wait until it is ready.
 
     Parameters
     ----------
     root
-        Folder to serve, made when missing; ``None`` for a temporary one that goes away.
+        Folder to serve, created if missing; ``None`` for a temporary one, deleted at the end.
     samples
-        Whether a new folder gets the sample tables.
+        Whether to create the sample tables in a new folder.
     options
-        Further arguments of ``odps-nb serve``.
+        Further command-line arguments for ``odps-nb serve``.
 
     Raises
     ------
     ConfigError
-        The folder is served already, or the service did not come up; the message says why.
+        The folder is already being served, or the service did not start; the message says why.
     MissingDependencyError
         The extra ``local`` is not installed.
     """
     _require_extra()
     command = [
         sys.executable,
-        "-P",  # a file of the working folder, say a saved blob, is no module of the service
+        "-P",  # never import modules from the working folder, which may hold saved blobs
         "-m",
         "odps_nb.local.server.serve",
         "--json",
@@ -138,7 +138,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C in a notebook or terminal is for the client
+        start_new_session=True,  # Ctrl-C in a terminal must not stop the service
         env={**_environment(), "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
@@ -151,7 +151,7 @@ def start(
         raise ConfigError(
             f"the embedded service did not start: {' '.join(errors) or 'it exited silently'}",
             option="root",
-            hint="run 'odps-nb serve --verbose' to see more",
+            hint="run 'odps-nb serve --verbose' for details",
         )
     facts = json.loads(line)
     return LocalService(
@@ -169,21 +169,21 @@ def start(
 
 
 def read_keys(root: str) -> dict[str, str]:
-    """Return id and key of an embedded service that this user runs on this machine.
+    """Return the key ID and secret of an embedded service that this user runs on this machine.
 
     Raises
     ------
     ConfigError
-        It runs elsewhere, has ended, or belongs to another user.
+        The service runs on another machine, has stopped, or belongs to another user.
     """
     try:
         access_id, access_key = next(iter(json.loads(Path(root, KEYS).read_text()).items()))
     except (OSError, ValueError, StopIteration):
         raise ConfigError(
-            "the embedded service of this connection cannot be reached from here",
+            "the embedded service of this connection cannot be reached from this process",
             option="access_key",
-            hint="keep it running, and use processes of the same user and machine; others need "
-            "odps-nb serve and the keys that it shows",
+            hint="keep it running and use processes of the same user on the same machine; for "
+            "others, run odps-nb serve and pass the keys that it prints",
         ) from None
     return hidden((("access_id", access_id), ("access_key", access_key)))
 
@@ -201,7 +201,7 @@ def _require_extra() -> None:
 
 
 def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
-    """Read the child's stderr to its end, so that it never blocks; keep the last lines."""
+    """Read the child's stderr to the end, so that the child never blocks; keep the last lines."""
     kept: deque[str] = deque(maxlen=20)
     thread = threading.Thread(
         target=lambda: kept.extend(map(str.strip, stream)),
@@ -213,7 +213,7 @@ def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
 
 
 def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
-    """Wait for a process that is ending and close its pipes."""
+    """Wait for the process to exit and close its pipes."""
     process.wait()
     reader.join(STOP_TIMEOUT)
     for stream in (process.stdout, process.stderr):
@@ -222,7 +222,7 @@ def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
 
 
 def _first_line(process: subprocess.Popen[str], stream: IO[str]) -> str:
-    """Return the first line of stdout, or nothing if the child exits or takes too long."""
+    """Return the first line of stdout, or ``""`` if the child exits or takes too long."""
     timer = threading.Timer(START_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()

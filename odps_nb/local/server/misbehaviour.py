@@ -1,16 +1,16 @@
-"""Injects faults for tests: cut, stall, corrupt, refuse, expire, close.
+"""Injects faults into responses for tests: cut, stall, corrupt, refuse, expire, close.
 
-Off unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` takes the
-rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends them::
+Disabled unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` sets
+the rules as JSON, ``GET`` returns them with their counters, ``DELETE`` removes them::
 
     {"rules": [
         {"action": "TableRead", "skip": 1, "times": 2, "fault": "cut", "at": 5000},
         {"action": "*", "fault": "status", "status": 429, "retry_after": 0.1},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
-``action`` is a Storage API action, ``*``, or the beginning of a path (``/api/projects``); with
-``session`` only requests of that read or write session match. A rule strikes after ``skip``
-matching requests, at most ``times`` times (default 1; 0: always).
+``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). With ``session``,
+only requests of that read or write session match. A rule ignores its first ``skip`` matching
+requests, then applies ``times`` times (default 1; 0: always).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
-_LOOK = 0.1  # seconds between looks at whether the client of a stalled answer is still there
+_LOOK = 0.1  # seconds between checks that the client of a stalled response is still connected
 _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
 
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """One rule with its counters; ``at`` is a byte of the body, ``seconds`` that of a stall."""
+    """One rule and its counters; ``at`` is an offset in the body, ``seconds`` a stall's length."""
 
     action: str
     fault: str
@@ -57,28 +57,28 @@ class Rule:
 
 @dataclass(slots=True)
 class Misbehaviour:
-    """The active rules; none at first."""
+    """The active rules; initially empty."""
 
     rules: list[Rule] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def load(self, document: bytes) -> None:
-        """Replace all rules; 400 if the new ones are invalid."""
+        """Replace all rules; raises a fault with status 400 if the new ones are invalid."""
         try:
             given = json.loads(document or b"{}")
             rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
         except (ValueError, TypeError, AttributeError) as error:
-            raise faults.invalid(f"the rules cannot be read: {error}") from None
+            raise faults.invalid(f"the rules are invalid: {error}") from None
         with self._lock:
             self.rules = rules
 
     def dump(self) -> bytes:
-        """Return the rules with their counters."""
+        """Return the rules and their counters as JSON."""
         with self._lock:
             return json.dumps({"rules": [asdict(rule) for rule in self.rules]}).encode()
 
     def choose(self, action: str, path: str, session: str = "") -> Rule | None:
-        """Return the rule that applies to this request, if any; counts it."""
+        """Return the rule that applies to this request, or ``None``; updates the counters."""
         with self._lock:
             for rule in self.rules:
                 beginning = rule.action.startswith("/") and path.startswith(rule.action)
@@ -98,7 +98,7 @@ def _rule(given: dict[str, Any]) -> Rule:
     known = {key: value for key, value in given.items() if key not in ("matched", "struck")}
     rule = Rule(**known)
     if rule.fault not in FAULTS:
-        raise ValueError(f"{rule.fault!r} is none of {', '.join(FAULTS)}")
+        raise ValueError(f"{rule.fault!r} is not one of {', '.join(FAULTS)}")
     return rule
 
 
@@ -109,7 +109,7 @@ class MisbehavingApp:
         self._app, self._service, self._misbehaviour = app, service, misbehaviour
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, with the fault of its rule if any."""
+        """Handle one request, injecting the fault of the matching rule, if any."""
         if scope["type"] != "http" or scope["path"] == "/api/misbehaviour":
             await self._app(scope, receive, send)
             return
@@ -131,19 +131,19 @@ class MisbehavingApp:
 
 
 def _watched(scope: Scope) -> Scope:
-    """Return the scope of a request whose whole answer must pass us."""
+    """Return the scope with direct socket writes disabled, so that ``send`` sees the body."""
     return {**scope, "state": {**scope["state"], "direct": False}}
 
 
 class _Spoiled:
-    """Passes messages on until the body reaches the rule's position."""
+    """Forwards messages until the body reaches the rule's offset."""
 
     def __init__(self, rule: Rule, scope: Scope, send: Send) -> None:
         self._rule, self._scope, self._send = rule, scope, send
         self._sent, self._done = 0, False
 
     async def send(self, message: Message) -> None:
-        """Send one message, or inject the fault at the rule's position."""
+        """Send one message, or inject the fault at the rule's offset."""
         rule = self._rule
         if message["type"] == "http.response.start":
             await self._send(message)
@@ -155,7 +155,7 @@ class _Spoiled:
             self._done = True
             head = body[: max(0, rule.at - self._sent)]
             await self._send({**message, "body": head, "more_body": True})
-            # what is written must be on its way before the connection goes
+            # let the written bytes leave before the connection is closed
             await asyncio.sleep(0.05)
             _abort(self._scope)
             return
@@ -170,7 +170,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Wait while the client is connected: an abandoned response would keep its rows."""
+        """Wait until the client disconnects: an abandoned response would hold its rows."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds
@@ -185,7 +185,7 @@ async def _nowhere(message: Message) -> None:
 def _refusal(rule: Rule, *, xml: bool) -> Response:
     known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
     code = _CODE_OF_STATUS.get(rule.status, known)
-    said = "the service was asked to misbehave"
+    said = "the service injected a fault"
     response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
     response.headers[REQUEST_ID] = "MISBEHAVIOUR"
     if rule.retry_after is not None:
@@ -194,5 +194,5 @@ def _refusal(rule: Rule, *, xml: bool) -> Response:
 
 
 def _abort(scope: Scope) -> None:
-    """Close the connection without an answer, as a crash would."""
+    """Close the connection without a response, as a crash would."""
     scope["state"]["connection"].transport.abort()

@@ -1,7 +1,7 @@
 """``odps-nb serve``: runs the embedded service as a process.
 
-With ``--json`` the first line on stdout holds endpoint and access key; everything else goes to
-stderr. Stops on SIGTERM or SIGINT, and when its parent has ended if requested.
+With ``--json``, the first line of stdout is the endpoint and access key; all other output is
+written to stderr. Stops on SIGTERM or SIGINT, and optionally when the parent process exits.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ TIDY_EVERY = 60.0
 END_CHECK = 0.25
 _HELP = """\
 Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
-127.0.0.1 only. The access key is made at random when the folder is new and kept in it, readable
-by you alone; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY set another one.
+127.0.0.1 only. A random access key is generated for a new folder and stored in it, readable only
+by you; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY override it.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to stop; return the exit status."""
+    """Serve until a signal or the parent's exit stops the service; return the exit status."""
     options = _parser().parse_args(argv)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.WARNING,
@@ -60,10 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     temporary: Path | None = None
     ended = threading.Event()
-    if options.root is None:  # named before it is made: a signal may come between
+    if options.root is None:  # chosen before it is created: a signal may arrive in between
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
-        _on_signal(_leave)  # at any moment of the start, too: what was opened is put away
+        _on_signal(_leave)  # a signal during the start must also release what was opened
         if temporary is not None:
             temporary.mkdir(mode=0o700)
         _serve(options, temporary or Path(options.root), ended)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Left(BaseException):
-    """A signal stopped the service before it began to serve."""
+    """A signal stopped the service before it started serving."""
 
 
 def _leave() -> None:
@@ -90,30 +90,30 @@ def _leave() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="odps-nb serve", description=_HELP)
-    parser.add_argument("--root", help="folder of the service; default: a temporary one")
-    parser.add_argument("--port", type=int, default=0, help="0 (default) takes a free one")
+    parser.add_argument("--root", help="folder to serve; default: a temporary one")
+    parser.add_argument("--port", type=int, default=0, help="0 (default) picks a free one")
     parser.add_argument("--project", default=DEFAULT_PROJECT, help="name of the project")
     parser.add_argument("--json", action="store_true", help="print endpoint and access key as JSON")
     parser.add_argument(
-        "--no-samples", action="store_true", help="no sample tables in a new folder"
+        "--no-samples", action="store_true", help="create no sample tables in a new folder"
     )
-    parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
+    parser.add_argument("--schemas", action="store_true", help="enable the schema feature")
     parser.add_argument(
         "--credentials",
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
-        "(token: id), 'rights' (id: {project: query, read or write}; a key without may do all); "
-        "only its owner may read it",
+        "(token: id), 'rights' (id: {project: query, read or write}; keys without may do all); "
+        "must be readable by its owner only",
     )
     limits, rules = QueryLimits(), ReadRules()
     for name, unit, default, text in (
-        ("--query-memory", "MIB", limits.memory, "memory that one SQL statement may take"),
-        ("--query-seconds", "S", limits.seconds, "time that one SQL statement may take"),
+        ("--query-memory", "MIB", limits.memory, "memory limit of one SQL statement"),
+        ("--query-seconds", "S", limits.seconds, "time limit of one SQL statement"),
         ("--min-split-bytes", "BYTES", rules.min_split_bytes, "smallest split by size"),
         (
             "--filter-block-rows",
             "ROWS",
             rules.filter_block_rows,
-            "rows that a filter keeps or leaves out together; 1 filters exactly",
+            "rows in a block that a filter keeps or skips whole; 1 filters exactly",
         ),
     ):
         said = f"{text} (default: %(default)s)"
@@ -121,28 +121,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
-        help="row ranges of a filtered session count the rows that it keeps, not those stored",
+        help="count row ranges of a filtered session in kept rows instead of stored rows",
     )
     parser.add_argument(
         "--strict-sql",
         action="store_true",
-        help="refuse full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
+        help="reject full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
     )
     parser.add_argument(
         "--form",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what is sent where the real service is not known well: " + Forms.describe(),
+        help="response form where the real service is not known well: " + Forms.describe(),
     )
-    parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
+    parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     return parser
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection that the application finds in ``scope["state"]``."""
+    """An HTTP connection that exposes itself to the application in ``scope["state"]``."""
 
     def __init__(
         self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
@@ -152,19 +152,19 @@ class _Connection(H11Protocol):
 
 
 def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
-    """Kill the process if a graceful stop takes too long; as safe as ``kill -9``."""
+    """Exit the process if a graceful stop takes too long; as safe as ``kill -9``."""
     if ended.wait(seconds):
         return
     if temporary is not None:
         shutil.rmtree(temporary, ignore_errors=True)
-    log.error("the service did not end in %g s and ends at once", seconds)
+    log.error("the service did not stop within %g s and exits immediately", seconds)
     os._exit(HARD_STATUS)
 
 
 def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> None:
     listener = _listener(options.port)
-    # asyncio sets this only where a socket names its protocol, which this one does not; without
-    # it each small answer waits 40 ms for the client's delayed acknowledgement
+    # asyncio sets this only on sockets with an explicit protocol number, unlike this one; without
+    # it each small response waits 40 ms for the client's delayed acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     given = _credentials(options.credentials)
     settings = Settings(
@@ -206,11 +206,11 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
                 server_header=False,
             )
         )
-        # uvicorn takes over when it runs, and hands a signal on when it has stopped: there is
-        # still something to put away then
+        # uvicorn replaces this handler while it runs and re-raises the signal after it stops,
+        # when the service is still to be closed
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
-        gc.freeze()  # what is imported stays: no collection has to walk it
+        gc.freeze()  # imported objects live on: exclude them from collections
         done = threading.Event()
         threading.Thread(target=_tidy, args=(service, done), daemon=True).start()
         temporary = None if options.root else root
@@ -230,7 +230,7 @@ def _listener(port: int) -> socket.socket:
         raise ConfigError(
             f"the service cannot listen on port {port}: {getattr(error, 'strerror', error)}",
             option="port",
-            hint="leave --port out, and a free one is taken",
+            hint="omit --port to use a free one",
         ) from None
 
 
@@ -240,7 +240,7 @@ def _on_signal(do: Callable[[], object]) -> None:
 
 
 def _credentials(path: str | None) -> dict[str, Any]:
-    """Read a credentials file; refuses one that other users can read."""
+    """Read a credentials file; raises if other users can read it."""
     if path is None:
         return {}
     file = Path(path)
@@ -260,9 +260,9 @@ def _credentials(path: str | None) -> dict[str, Any]:
         ) from None
     if strangers := rights.keys() - given.get("keys", {}).keys():
         raise ConfigError(
-            f"the rights name {', '.join(sorted(strangers))}, which are not keys",
+            f"'rights' names {', '.join(sorted(strangers))}, not listed under 'keys'",
             option="credentials",
-            hint="name each of them under 'keys', too",
+            hint="add each of them to 'keys'",
         )
     return {**given, "rights": rights}
 
@@ -282,7 +282,7 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
         "access_key": service.keys[service.owner],
     }
     if options.json:
-        # A parent removes it where this process is killed and cannot.
+        # The parent deletes this folder if this process is killed.
         temporary = None if options.root is not None else str(service.folder.root)
         text = json.dumps({**facts, "temporary_root": temporary})
     else:
@@ -303,7 +303,7 @@ def _tidy(service: Service, done: threading.Event) -> None:
 def _watch(
     server: uvicorn.Server, parent: int | None, ended: threading.Event, temporary: Path | None
 ) -> None:
-    """Stop when the parent is gone; end in time when the server is told to stop."""
+    """Stop when the parent exits, and enforce the time limit of a graceful stop."""
     while not (server.should_exit or ended.wait(END_CHECK)):
         if parent is not None and os.getppid() != parent:
             server.should_exit = True
@@ -314,4 +314,4 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # all is closed; Python's own clean-up would take 0.2 s more
+    os._exit(status)  # everything is closed; interpreter shutdown would take 0.2 s more

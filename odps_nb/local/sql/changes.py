@@ -1,7 +1,7 @@
-"""Parses UPDATE, DELETE and MERGE, and turns them into a query of the rows that they change.
+"""Parses UPDATE, DELETE and MERGE, and converts each to a query of the rows that it changes.
 
-Of a primary-key table the changed rows are upserted or deleted by key. Of another transactional
-table all rows are written anew, in one version.
+In a primary-key table, the changed rows are upserted or deleted by key. In another transactional
+table, all rows are rewritten in one version.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _branch(cursor: Cursor) -> Branch:
 
 
 def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """Parse ``[(a, b)] VALUES (x, y)``; without the first list the columns have no names."""
+    """Parse ``[(a, b)] VALUES (x, y)``; names are empty without the list of columns."""
     columns = names(cursor) if cursor.peek("(") else None
     cursor.expect("values")
     inner = cursor.inner()
@@ -119,7 +119,7 @@ def _condition(cursor: Cursor) -> str:
 
 
 def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that a change touches, with their new values."""
+    """Return the INSERT of the rows that an UPDATE or DELETE changes, with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
     alias = quoted(change.alias or change.name[-1])
@@ -145,7 +145,7 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
 
 
 def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that MERGE changes, deletes and adds."""
+    """Return the INSERT of the rows that a MERGE updates, deletes and inserts."""
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
@@ -175,16 +175,16 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
 
 
 class _Query:
-    """A query of changed rows, built part by part; no value gives its type to another one."""
+    """A UNION ALL of changed rows, built part by part; each expression gets its own column."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []
         self._parts: list[tuple[dict[tuple[int, str], int], str, str]] = []
-        self._places: dict[tuple[int, str], int] = {}  # by column and expression
+        self._places: dict[tuple[int, str], int] = {}  # (column, SQL) → position
         self._count = 0
 
     def add(self, values: Iterable[str | None]) -> int:
-        """Give rows of the current part these values (``None``: null); return their number."""
+        """Add a row's values (``None``: null) to the current part; return its choice number."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
             if value is not None and (column, value) not in self._places:
@@ -195,13 +195,13 @@ class _Query:
         return len(self.choices) - 1
 
     def end(self, number: str, source: str) -> None:
-        """End a part: the number of each of its rows, and the text from FROM on."""
+        """End a part; ``number`` is the SQL of the choice number, ``source`` starts with FROM."""
         self._parts.append((self._places, number, source))
         self._places = {}
 
     @property
     def text(self) -> str:
-        """The text of the query; its last column is the number."""
+        """The text of the query; its last column is the choice number."""
         parts = []
         for places, number, source in self._parts:
             shown = ["NULL"] * self._count
@@ -212,7 +212,7 @@ class _Query:
 
 
 def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[Branch]) -> str:
-    """Add the values of matched rows, and return the expression of their number."""
+    """Add the values of matched rows, and return the SQL of their choice number."""
     target = quoted(merge.alias)
     old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
     earlier, numbers = "", []
@@ -222,13 +222,13 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # deleted: the row is left out
+        number = "NULL"  # deleted: the row is omitted
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
         numbers.append(f"{condition} {number}")
         earlier += f"{condition} NULL "
-    # in the number, which every row needs: as a condition of its own it may be left out
+    # part of the choice number, because DuckDB could skip a separate condition
     once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
     return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 
@@ -240,13 +240,13 @@ def _with_operation(
 
 
 def _added(table: StoredTable, branch: Branch) -> list[str | None]:
-    """Return the values of a row that is inserted; columns without a value are null."""
+    """Return the values of an inserted row; columns without a value are null."""
     columns = _all(table)
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
             raise faults.invalid(
-                f"ODPS-0130071: INSERT of MERGE gives {len(branch.values)} values, the table "
-                f"{table.name.table} takes {len(columns)}"
+                f"ODPS-0130071: INSERT of MERGE has {len(branch.values)} values, the table "
+                f"{table.name.table} requires {len(columns)}"
             )
         return [f"({value})" for _, value in branch.values]
     values = _named(table, branch.values)
@@ -254,11 +254,11 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
 
 
 def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the expression of each column that is set; those of the key cannot be."""
+    """Return the expression of each assigned column; raises 400 for a primary key column."""
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
-            raise faults.invalid(f"ODPS-0130071: {name!r} is part of the key: it cannot be updated")
+            raise faults.invalid(f"ODPS-0130071: {name!r} is part of the key and cannot be updated")
     return _named(table, given)
 
 
@@ -283,7 +283,7 @@ def _check_transactional(table: StoredTable, what: str) -> None:
 
 
 def _all(table: StoredTable) -> tuple[str, ...]:
-    return tuple(c.name for c in table.schema if c.generated is None)  # those are computed again
+    return tuple(c.name for c in table.schema if c.generated is None)  # the others are recomputed
 
 
 def _insert(table: StoredTable, name: tuple[str, ...], query: _Query) -> Insert:

@@ -1,12 +1,12 @@
-"""Writes out what MaxCompute converts by its own rules, where DuckDB has others.
+"""Makes implicit conversions explicit where MaxCompute's rules differ from DuckDB's.
 
-Numbers with a point are DOUBLE, a cast to an integer cuts the fraction, an average and a quotient
-of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL data type*
-and *AVG*. Other times are converted by `session_times`.
+Number literals with a decimal point are DOUBLE, a cast to an integer truncates, averages and
+quotients of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL
+data type* and *AVG*. `session_times` converts times, except inserted ones.
 
-Of inserted values a constant is read as the type of its column. Another instant is shown by the
-session's clock before it goes into a TIMESTAMP_NTZ, DATE or text, and a clock time is read by that
-clock before it goes into a DATETIME or TIMESTAMP.
+Inserted constants are read as the type of their column. Other inserted instants are converted to
+the session's clock for a TIMESTAMP_NTZ, DATE or text column, and inserted clock times are read by
+that clock for a DATETIME or TIMESTAMP column.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
-    """Write out conversions, in place; ``exact_values`` keeps numbers of VALUES as written."""
+    """Add explicit conversions in place; ``exact_values`` keeps the numbers in VALUES."""
     for node in reversed(list(query.walk(bfs=False))):  # inner ones first
         if isinstance(node, ARITHMETIC):
             _compute(node, types)
@@ -68,7 +68,7 @@ def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
 
 
 def _compute(node: Any, types: Types) -> None:
-    """Make text that is computed with DOUBLE, and write quotients and products of DECIMAL."""
+    """Cast text operands of arithmetic to DOUBLE, and rewrite DECIMAL quotients and products."""
     for one, other in ((node.left, node.right), (node.right, node.left)):
         if types.name(one) in _TEXTS and types.name(other) in _NUMBERS:
             wrap(one, lambda text: cast(text, "DOUBLE"))
@@ -79,7 +79,7 @@ def _compute(node: Any, types: Types) -> None:
         return
     if isinstance(node, exp.Div):
         made = _quotient(node.left, node.right, quotient_type(left, right))
-    elif left[1] + right[1] > product_type(left, right)[1]:  # else DuckDB gives it its scale
+    elif left[1] + right[1] > product_type(left, right)[1]:  # otherwise DuckDB's scale is right
         made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
     else:
         return
@@ -87,7 +87,7 @@ def _compute(node: Any, types: Types) -> None:
 
 
 def _compare(node: Any, types: Types) -> None:
-    """Make text that is compared with numbers DOUBLE, or a DECIMAL if it meets one."""
+    """Cast text that is compared with numbers to DOUBLE, or to DECIMAL if the other is one."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(one): one for one in reversed(values)}
         if "DECIMAL" in met:
@@ -103,7 +103,7 @@ def _compare(node: Any, types: Types) -> None:
 
 
 def _round(node: Any, types: Types) -> None:
-    """Make the result of CEIL and FLOOR a BIGINT, of which text is a DOUBLE."""
+    """Cast the result of CEIL and FLOOR to BIGINT, and a text argument to DOUBLE."""
     if types.name(node.this) in _TEXTS:
         wrap(node.this, lambda text: cast(text, "DOUBLE"))
     if node.args.get("decimals") is None:
@@ -111,7 +111,7 @@ def _round(node: Any, types: Types) -> None:
 
 
 def _average(node: Any, types: Types) -> None:
-    """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""
+    """Rewrite AVG of a DECIMAL as SUM / COUNT, both with the window and filter of the AVG."""
     found = types.decimal(node.this)
     if found is None or types.name(node.this) != "DECIMAL":
         return
@@ -130,7 +130,7 @@ def _average(node: Any, types: Types) -> None:
 
 
 def _cast(node: Any, types: Types) -> None:
-    """Cut a fraction where DuckDB rounds, and give DATETIME and DECIMAL their own types."""
+    """Truncate where DuckDB would round, and cast to the right types of DATETIME and DECIMAL."""
     wanted, given = node.to, types.name(node.this)
     function = ""
     if wanted.is_type("decimal") and not wanted.expressions:
@@ -148,7 +148,7 @@ def _cast(node: Any, types: Types) -> None:
 
 
 def _number(node: Any, types: Types, *, exact_values: bool) -> None:
-    """Make a number with a point DOUBLE, unless it meets a DECIMAL: that is the larger type."""
+    """Cast a number literal with a decimal point to DOUBLE, unless an operand is a DECIMAL."""
     if node.is_string or "." not in node.this or "e" in node.this.lower():
         return
     around = node.find_ancestor(exp.Values, exp.Select, exp.TableSample, exp.DataTypeParam)
@@ -163,7 +163,7 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
     if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
         return
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
-        return  # a fraction such as that of PERCENTILE
+        return  # a fraction, such as in PERCENTILE
     beside = [
         types.name(one)
         for group in operands(value.parent, computed=True)
@@ -180,7 +180,7 @@ def _quotient(left: Any, right: Any, found: Digits) -> Any:
 
 
 def _product(left: tuple[Any, int], right: tuple[Any, int], found: Digits) -> Any:
-    """Return the product of two values with their scales, rounded to a scale that is smaller."""
+    """Return the product of two (value, scale) pairs, rounded to a smaller scale."""
     whole = [
         call("mc_unscaled", exp.cast(one, f"DECIMAL(38, {scale})")) for one, scale in (left, right)
     ]
@@ -192,7 +192,7 @@ def _product(left: tuple[Any, int], right: tuple[Any, int], found: Digits) -> An
     return exp.cast(scaled, f"DECIMAL({found[0]}, {scale})")
 
 
-# -- what is inserted, by the columns it goes into ------------------------------------------------
+# -- inserted values ------------------------------------------------------------------------------
 
 _INSTANT_CODES = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
 _CLOCK_TIME = "TIMESTAMPNTZ"
@@ -200,7 +200,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Give constants of inserted rows the kind of their columns; ``exact``: DECIMALs, too."""
+    """Cast constants of inserted rows to the types of their columns; ``exact``: DECIMALs too."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
@@ -216,7 +216,7 @@ def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) 
 
 
 def _keep_digits(value: Any) -> None:
-    """Make a number with a point DECIMAL, unless it has more digits than DuckDB's."""
+    """Cast a number literal with a decimal point to DECIMAL, unless it exceeds DuckDB's digits."""
     number = value.this if isinstance(value, exp.Neg) else value
     if isinstance(number, exp.Literal) and not number.is_string:
         whole, _, fraction = number.this.partition(".")
@@ -227,7 +227,7 @@ def _keep_digits(value: Any) -> None:
 
 
 def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: SessionClock) -> None:
-    """Convert the inserted values that are not constants, in place; not those of a ``*``."""
+    """Convert inserted values that are not constants, in place; skips columns from a ``*``."""
     if clock.is_utc:
         return
     for row in _rows(query):
@@ -240,12 +240,12 @@ def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Sess
 
 
 def has_star(query: Any) -> bool:
-    """Whether the columns of a query are a ``*`` that `convert_rows` does not look through."""
+    """Return whether a query has a ``*`` whose columns `convert_rows` cannot convert."""
     return isinstance(query, exp.Select) and query.is_star and _passed_through(query) is None
 
 
 def _rows(query: Any) -> Iterator[list[Any]]:
-    """Yield the expressions of the columns, for each SELECT or row of VALUES that gives rows."""
+    """Yield the column expressions of each SELECT or row of VALUES that produces rows."""
     for one in leaves(query):
         if isinstance(one, exp.Values):
             for row in one.expressions:
@@ -258,7 +258,7 @@ def _rows(query: Any) -> Iterator[list[Any]]:
 
 
 def _passed_through(select: Any) -> Any | None:
-    """Return the query whose columns a SELECT gives in their order, and looks at none of them."""
+    """Return the subquery whose columns a SELECT returns unchanged and unused, or ``None``."""
     given = {key for key, value in select.args.items() if value}
     if "from_" not in given or not given <= {"expressions", "from_", "where"}:
         return None
@@ -275,7 +275,7 @@ def _passed_through(select: Any) -> Any | None:
 
 
 def _choices(value: Any) -> Iterator[Any]:
-    """Yield the expressions of which a value is one: the results of CASE, IF and COALESCE."""
+    """Yield the possible results of a value: the branches of CASE, IF and COALESCE."""
     if isinstance(value, exp.Paren):
         yield from _choices(value.this)
     elif isinstance(value, (exp.Case, exp.If, exp.Coalesce)):

@@ -1,6 +1,6 @@
-"""Estimates what a query would read, for ``SQLCost`` jobs, and refuses what projects refuse.
+"""Estimates the cost of queries for ``SQLCost`` jobs, and rejects queries as projects do.
 
-``docs/protocol.md`` section 9.3 says what is known of the real service's estimate.
+``docs/protocol.md`` section 9.3 describes what is known about the real service's estimate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-# keywords of a query -> its complexity
+# the number of these nodes in a query determines its complexity
 _COUNTED = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
@@ -28,7 +28,7 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 def estimate(
     statement: Statement, find: FindTable, segments_of: Callable[[StoredTable], Iterable[Segment]]
 ) -> SqlCost:
-    """Return the bytes of all partitions that the query of a statement cannot leave out."""
+    """Return the cost of a statement: the bytes of the partitions that it cannot prune."""
     size, keywords = 0, 1
     text = statement.text if isinstance(statement, Select) else None
     if isinstance(statement, (Insert, CreateTable)):
@@ -46,7 +46,7 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
 ) -> Iterator[tuple[Any, StoredTable]]:
-    """Iterate over the tables that a query reads, itself or by views, each with its node."""
+    """Yield each table that a query reads, directly or through views, with its node."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
@@ -58,13 +58,13 @@ def iter_scans(
 
 
 def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
-    """Return whether the conditions of the query leave a partition in."""
+    """Return a function that tells whether the conditions of the query keep a partition."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 
 
 def _spelled_out(node: Any) -> Any:
-    """Write ``in`` as comparisons, which can be simplified."""
+    """Rewrite ``in`` as comparisons, which sqlglot can simplify."""
     if isinstance(node, exp.In) and node.expressions:
         each = (exp.EQ(this=node.this, expression=one) for one in node.expressions)
         return exp.paren(exp.or_(*each))
@@ -72,7 +72,7 @@ def _spelled_out(node: Any) -> Any:
 
 
 def partition_conditions(found: Any, table: StoredTable) -> list[Any]:
-    """Return the conditions of a query that are on nothing but partition columns of a table."""
+    """Return the conditions of a query that use only partition columns of a table."""
     select = found.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")
     keys = {column.name.casefold() for column in table.schema.partition_columns}
@@ -105,7 +105,7 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
 
 
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
-    """Fail with 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
+    """Raise 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
     query = parse_query(text)
     what = "ODPS-0130071:{} Semantic analysis exception - "
     if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
@@ -126,7 +126,7 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
 
 
 def has_order_without_limit(query: Any) -> bool:
-    """Return whether a query, or one inside of it, has an ORDER BY without LIMIT."""
+    """Return whether a query or one of its subqueries has an ORDER BY without LIMIT."""
     return any(
         one.args.get("order") is not None and one.args.get("limit") is None
         for one in query.find_all(exp.Query)

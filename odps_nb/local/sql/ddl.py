@@ -31,18 +31,18 @@ ZONE = "odps.sql.timezone"
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone; 400 if there is none of that name."""
+    """Return a time zone; raises 400 for an unknown name."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise faults.parse_failed(
-            f"there is no time zone {name!r}", advice="name one like Asia/Shanghai"
+            f"there is no time zone {name!r}", advice="use a name such as Asia/Shanghai"
         ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement; ``far``: text becomes a TIMESTAMP of microseconds."""
+    """The context of a statement; ``far``: text is read as TIMESTAMP in microseconds."""
 
     project: str
     schema: str | None = None
@@ -54,9 +54,9 @@ class Place:
     far: bool = False
 
     def table(self, name: Name, right: Right = Right.QUERY) -> TableName:
-        """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""
+        """Resolve a name as written in SQL; raises 403 if the key lacks the right."""
         if len(name) > 3:
-            raise faults.parse_failed(f"{'.'.join(name)} is not a table name")
+            raise faults.parse_failed(f"{'.'.join(name)} is not a valid table name")
         if len(name) == 2 and self.three_parts:
             found = TableName(project=self.project, schema=name[0], table=name[1])
         else:
@@ -65,7 +65,7 @@ class Place:
         return found
 
     def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> StoredTable:
-        """Return a table or view by its name as written in SQL; an error says what to do."""
+        """Return a table or view by its name as written in SQL; errors include advice."""
         wanted = self.table(name, right)
         try:
             return catalog.table(wanted)
@@ -81,15 +81,15 @@ class Place:
         if code == "NoSuchProject" and len(name) == 2:
             whole = f"{self.project}.{'.'.join(name)}"
             if name[0] in catalog.schemas(self.project):
-                return f"write {whole}: of two names the first one is a project, not a schema"
-            return f"check the name; a table in a schema is named in full, such as {whole}"
+                return f"write {whole}: the first of two name parts is a project, not a schema"
+            return f"check the name; tables in schemas need the full name, such as {whole}"
         return ""
 
 
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return a table, or with ``view`` a view, that a statement changes; 400 for the other."""
+    """Return the table (with ``view``: the view) to change; raises 400 for the other kind."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"
@@ -202,7 +202,7 @@ class Definitions:
 
 
 def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
-    """Return the columns with another comment, or one that may be null from now on."""
+    """Return the schema with a column's comment changed, or with the column made nullable."""
     column = table.schema.find(change.column)
     if column is None:
         raise faults.invalid(

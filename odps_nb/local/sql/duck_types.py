@@ -1,4 +1,4 @@
-"""Types of MaxCompute as DuckDB's and back, and the stored rows that a query process reads."""
+"""Converts types between MaxCompute and DuckDB; the stored rows that a query process reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RESULT = {ARROW_TYPES[code]: code for code in _KEPT} | {
 CLOCKS = frozenset(
     (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 )
-"""The types of columns that hold what a clock shows."""
+"""The types without a time zone."""
 
 
 def duck_type(odps: OdpsType) -> str:
@@ -62,7 +62,7 @@ def duck_type(odps: OdpsType) -> str:
         return f"DECIMAL({min(precision, 38)}, {scale})"
     if found := TYPE_FACTS[odps.code].duck:
         return found
-    raise faults.invalid(f"SQL cannot work with {odps.code.name} here")
+    raise faults.invalid(f"SQL of the embedded service does not support {odps.code.name}")
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
@@ -88,7 +88,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
     if arrow in _RESULT:
         return PrimitiveType(_RESULT[arrow])
-    raise faults.invalid(f"the result has a column of a type that MaxCompute lacks: {arrow}")
+    raise faults.invalid(f"a result column has a type that MaxCompute lacks: {arrow}")
 
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
@@ -104,11 +104,11 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
         array = array.cast(pa.timestamp(array.type.unit))
     try:
         if pa.types.is_decimal(target) and pa.types.is_decimal(array.type):
-            array = array.cast(pa.decimal256(76, target.scale))  # in 128 bits it may wrap around
+            array = array.cast(pa.decimal256(76, target.scale))  # 128 bits may overflow
         return array.cast(target)
     except pa.ArrowInvalid as error:
         if not has_timestamp(odps):
-            raise faults.invalid(f"a value of the result cannot be kept: {error}") from None
+            raise faults.invalid(f"a value of the result cannot be stored: {error}") from None
     return array.cast(arrow_type(odps, timestamp_unit=TimeUnit.MICRO))
 
 
@@ -119,17 +119,17 @@ def _durations(array: pa.Array) -> pa.Array:
             nanos.append(None)
             continue
         if value.months:
-            raise faults.invalid("an interval of months has no length in days")
+            raise faults.invalid("an interval of months cannot be converted to days")
         nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
     return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
-    """Visible rows of a table: Parquet files, each with what holds for all of its rows.
+    """Visible rows of a table: Parquet files, each with a condition that all its rows satisfy.
 
-    A condition is a `pyarrow.compute.Expression` about partition columns, or ``None``. With
-    ``mixed`` some TIMESTAMPs need nanoseconds and others microseconds.
+    A condition is a `pyarrow.compute.Expression` on partition columns, or ``None``. ``mixed``
+    means that some TIMESTAMPs need nanoseconds and others microseconds.
     """
 
     schema: pa.Schema
@@ -138,15 +138,15 @@ class StoredRows:
 
     @property
     def unread(self) -> dict[str, str]:
-        """Columns that DuckDB has no type for, and why."""
+        """Reasons why DuckDB cannot read columns, by column name."""
         found = {one.name: _WIDE for one in self.schema if _any(pt.is_decimal256, one.type)}
         if self.mixed:
             found |= {one.name: _MIXED for one in self.schema if _any(_is_fine, one.type)}
         return found
 
     def open(self) -> Any:
-        """Return what DuckDB can scan, without `unread` columns: a dataset or an empty table."""
-        import pyarrow.dataset as ds  # it imports pandas, which the service does without
+        """Return a dataset or empty table for DuckDB to scan, without `unread` columns."""
+        import pyarrow.dataset as ds  # imports pandas, which the service avoids
         from pyarrow import fs
 
         schema = pa.schema([field for field in self.schema if field.name not in self.unread])
@@ -160,10 +160,10 @@ class StoredRows:
         return ds.FileSystemDataset(fragments, schema, parquet, here)
 
 
-_WIDE = "SQL of the embedded service works with DECIMAL of 38 digits at most; read the table"
+_WIDE = "SQL of the embedded service supports DECIMAL up to 38 digits; read the table instead"
 _MIXED = (
-    "a column has TIMESTAMPs out of the range of nanoseconds and others with digits below a"
-    " microsecond, which SQL of the embedded service does not read; read the table with"
+    "a column has TIMESTAMPs outside the range of nanoseconds and others with digits below a"
+    " microsecond, which SQL of the embedded service cannot read; read the table with"
     " timestamp_unit=us"
 )
 
@@ -173,6 +173,6 @@ def _is_fine(kind: pa.DataType) -> bool:
 
 
 def _any(test: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
-    """Return whether a type or one inside of it passes a test."""
+    """Return whether a type or one of its nested types passes a test."""
     inner = (kind.field(number).type for number in range(kind.num_fields))
     return test(kind) or any(_any(test, one) for one in inner)

@@ -1,7 +1,7 @@
-"""Parses MaxCompute's functions, and writes those that DuckDB has otherwise.
+"""Parses MaxCompute's functions, and rewrites those that differ in DuckDB.
 
-sqlglot supports Hive's functions; where MaxCompute has its own (units of dates, ``wm_concat``,
-``to_char`` …) the parser keeps the call, which becomes a call of a macro ``mc_…`` of `macros`.
+sqlglot supports Hive's functions. Calls of functions that only MaxCompute has (date units,
+``wm_concat``, ``to_char`` …) are replaced by calls of the macros ``mc_…`` in `macros`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STRFTIME = {
 }
 _FORMAT = re.compile("|".join(_STRFTIME), re.IGNORECASE)
 _NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
-# known to sqlglot's Hive, but with fewer arguments or another result than here
+# known in sqlglot's Hive dialect, but with fewer arguments or a different result
 _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
 
 
@@ -35,12 +35,12 @@ def maxcompute_dialect() -> Any:
     plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 2:  # a DATETIME; its format is not one of Hive's: mm is a month
+        if len(arguments) == 2:  # a DATETIME; in its format, unlike Hive's, mm is a month
             return call("TO_DATE", *arguments)
         return plain(arguments, dialect)
 
     def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 1:  # a DATETIME, where Hive has text
+        if len(arguments) == 1:  # a DATETIME; text in Hive
             return call("FROM_UNIXTIME", *arguments)
         return formatted(arguments, dialect)
 
@@ -52,13 +52,13 @@ def maxcompute_dialect() -> Any:
 
 @cache
 def function_names() -> frozenset[str]:
-    """Return the names of the functions that the parser knows or that are defined here."""
+    """Return the names of the functions known to the parser or defined here."""
     own = (name.removeprefix("mc_") for name in _NAMES)
     return frozenset({*own, *(name.lower() for name in maxcompute_dialect().Parser.FUNCTIONS)})
 
 
 def translate_functions(query: Any) -> None:
-    """Replace the calls of MaxCompute's own functions by their macros, in place."""
+    """Replace calls of MaxCompute-specific functions by calls of their macros, in place."""
     _respell(query)
     for node in list(query.find_all(exp.Anonymous)):
         name, given = f"mc_{node.name.lower()}", node.expressions
@@ -66,7 +66,7 @@ def translate_functions(query: Any) -> None:
             continue
         if name == "mc_wm_concat" and given and isinstance(given[0], exp.Distinct):
             if len(given) != 1 or len(given[0].expressions) != 2:
-                raise faults.parse_failed("WM_CONCAT takes a separator and a value")
+                raise faults.parse_failed("WM_CONCAT requires a separator and a value")
             separator, value = given[0].expressions
             node.replace(call("string_agg", exp.Distinct(expressions=[value]), separator))
             continue
@@ -76,7 +76,7 @@ def translate_functions(query: Any) -> None:
 
 
 def _respell(query: Any) -> None:
-    """Replace the calls of functions that the parser knows, and DuckDB has otherwise."""
+    """Replace calls of functions that the parser knows but that differ in DuckDB."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
         for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
@@ -91,13 +91,13 @@ def _respell(query: Any) -> None:
         node.replace(call("mc_months_between", node.this, node.expression))
     for node in query.find_all(exp.TimeToStr):
         if isinstance(form := node.args["format"], exp.Literal):
-            form.set("this", form.this.replace("SSS", "%g"))  # Hive's parser knows no milliseconds
+            form.set("this", form.this.replace("SSS", "%g"))  # the Hive dialect lacks milliseconds
     for node in list(query.find_all(exp.JSONExtractScalar)):
         _read_json(node)
 
 
 def _read_json(node: Any) -> None:
-    """Make NULL of text that is no JSON, and one text of what a path with ``[*]`` finds."""
+    """Return NULL for invalid JSON, and one text for all matches of a path with ``[*]``."""
     node.set("this", call("mc_valid_json", node.this))
     if node.expression.find(exp.JSONPathWildcard) is not None:
         found = exp.JSONExtract(this=node.this, expression=node.expression)
@@ -105,7 +105,7 @@ def _read_json(node: Any) -> None:
 
 
 def _order_texts(within: Any) -> None:
-    """Write ``wm_concat(separator, x) within group (order by y)`` as DuckDB does."""
+    """Rewrite ``wm_concat(separator, x) within group (order by y)`` in DuckDB's syntax."""
     concat, order = within.this, within.expression
     is_concat = isinstance(concat, exp.Anonymous) and concat.name.lower() == "wm_concat"
     if is_concat and order and len(concat.expressions) == 2:
@@ -115,7 +115,7 @@ def _order_texts(within: Any) -> None:
 
 
 def join_lateral_views(query: Any) -> None:
-    """Write each LATERAL VIEW as a lateral join, in place, which takes MAPs and OUTER as well."""
+    """Rewrite each LATERAL VIEW as a lateral join, in place; supports MAPs and OUTER."""
     for select in query.find_all(exp.Select):
         _name_exploded(select)
         laterals = select.args.get("laterals") or []
@@ -136,7 +136,7 @@ def join_lateral_views(query: Any) -> None:
 
 
 def _name_exploded(select: Any) -> None:
-    """Write ``explode(map) as (k, v)`` of a SELECT as two lists side by side."""
+    """Rewrite ``explode(map) as (k, v)`` in a SELECT as UNNEST of two lists."""
     found: list[Any] = []
     for shown in select.expressions:
         if not isinstance(shown, exp.Aliases):
@@ -155,7 +155,7 @@ def _name_of(function: Any) -> str:
 
 
 def _lists_of(function: Any, named: int) -> list[Any]:
-    """Return the lists that EXPLODE or POSEXPLODE puts side by side; empty for another function."""
+    """Return the lists that EXPLODE or POSEXPLODE unnests together; empty for other functions."""
     value = function.this
     if type(function) is exp.Posexplode and named == 2:
         return [call("range", call("len", value.copy())), value.copy()]
@@ -167,5 +167,5 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 def _check_format(form: Any, function: str) -> None:
     """Convert a format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's; it must be a constant."""
     if not (isinstance(form, exp.Literal) and form.is_string):
-        raise faults.parse_failed(f"the format of {function} must be a string literal here")
+        raise faults.parse_failed(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

@@ -1,7 +1,7 @@
-"""SQL instances: submit, run in a thread, status, cancel, read the result.
+"""Submits, runs, lists and cancels SQL instances, and reads their results.
 
-The result of an instance is a row file. An instance that was running when the service stopped has
-failed, without visible effects. ``docs/protocol.md`` sections 3.14 and 9.3.
+Each instance runs in a thread, and its result is a row file. An instance that was running when the
+service stopped has failed, without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A SQL instance; ``schema`` is empty unless it has result rows. Times are epoch seconds."""
+    """A SQL instance; ``schema`` is empty if it has no result rows. Times are epoch seconds."""
 
     instance_id: str
     project: str
@@ -74,12 +74,12 @@ class Instance:
 
     @property
     def is_query(self) -> bool:
-        """Whether the statement is a query of tables (``SHOW`` and ``DESC`` are not)."""
+        """Whether the statement is a query (``SHOW`` and ``DESC`` are not)."""
         return isinstance(parse_statement(self.query), Query)
 
 
 class Instances:
-    """Runs statements and keeps their results."""
+    """Runs statements and stores their results."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Start a statement; parses it first, so that syntax errors are raised here.
+        """Start a statement; parses it first and raises syntax errors.
 
-        Where a job of this key and project had the same ``guid``, its instance is returned and
-        nothing starts, whatever the statement is. With ``estimates`` nothing runs; the estimate
-        becomes the message. ``patience`` is how many seconds to wait for the end.
+        If an earlier job of this key and project had the same ``guid``, its instance is returned
+        and nothing starts. With ``estimates``, the cost is estimated instead and becomes the
+        message. ``patience`` is the number of seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
-            statement = parse_statement(query)  # may take seconds: others need the lock
+            statement = parse_statement(query)  # may take seconds, so outside the lock
             with self._lock:
                 instance_id = self._known(place, guid)  # another thread may have been first
                 if instance_id is None:
@@ -135,7 +135,7 @@ class Instances:
         return self.get(place.project, instance_id)
 
     def _known(self, place: Place, guid: str) -> str | None:
-        """Return the instance of an earlier job with this Guid, if there is one."""
+        """Return the instance of an earlier job with this GUID, or ``None``."""
         row = self._db.row(
             "SELECT instance_id FROM guids WHERE project = ? AND owner = ? AND guid = ?",
             *(place.project, place.owner, guid),
@@ -158,14 +158,14 @@ class Instances:
         return instance_id
 
     def wait(self, instance_id: str, seconds: float) -> None:
-        """Wait for the end of an instance, for at most so many seconds."""
+        """Wait at most ``seconds`` for the end of an instance."""
         with self._lock:
             running = self._running.get(instance_id)
         if running is not None and seconds > 0:
             wait([running[1]], timeout=seconds)
 
     def get(self, project: str, instance_id: str) -> Instance:
-        """Return an instance; `NotFoundError` when unknown."""
+        """Return an instance; raises `NotFoundError` if it is unknown."""
         row = self._db.row(
             "SELECT * FROM instances WHERE instance_id = ? AND project = ?", instance_id, project
         )
@@ -182,14 +182,14 @@ class Instances:
         return Instance(**found, schema=schema)
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
-        """Refuse with 403 an instance that another key submitted."""
+        """Raise 403 if another key submitted the instance."""
         if self.get(project, instance_id).owner != access_id:
             raise faults.forbidden(
-                f"ODPS-0130013:Authorization exception - the instance {instance_id} is another's"
+                f"ODPS-0130013:Authorization exception - another key owns instance {instance_id}"
             )
 
     def cancel(self, project: str, instance_id: str) -> None:
-        """Cancel an instance; 409 for one that has ended."""
+        """Cancel an instance; raises 409 if it has ended."""
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
@@ -210,7 +210,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, the newest first; ``None`` and no states leave a condition out."""
+        """Return instances, newest first; ``None`` or an empty ``status`` disables a filter."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
@@ -229,7 +229,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return an instance that succeeded; 400 if it failed or still runs."""
+        """Return a successful instance; raises 409 if it failed or is still running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -250,7 +250,7 @@ class Instances:
         return download_id
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
-        """Return the result that a download id was issued for, with the rows that it may give."""
+        """Return the instance of a download id, with a limited result for a limited download."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
@@ -260,7 +260,7 @@ class Instances:
     def rows(
         self, instance: Instance, offset: int, count: int, *, columns: Sequence[str] = ()
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return schema and rows ``[offset, offset + count)`` of a result."""
+        """Return the schema and rows ``[offset, offset + count)`` of a result."""
         if offset > instance.rows:
             raise faults.invalid(
                 f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
@@ -295,9 +295,9 @@ class Instances:
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> None:
-        """Run a statement, and again in microseconds if its times do not fit nanoseconds.
+        """Run a statement; rerun it in microseconds if its times exceed the nanosecond range.
 
-        Each run has its own time limit and snapshot.
+        Each run has a separate time limit and snapshot.
         """
         unit = TimeUnit.NANO
         while True:
@@ -334,7 +334,7 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception as error:  # any fault of ours must end the instance, or it runs for ever
+        except Exception as error:  # otherwise the instance would stay running for ever
             status, message = FAILED, "ODPS-0010000: System internal error"
             if is_full(error):
                 message += f" - {DISK_FULL}"
@@ -346,7 +346,7 @@ class Instances:
             self._end(instance_id, status, message)
 
     def _end(self, instance_id: str, status: str, message: str) -> None:
-        """Save how an instance ended; if saving fails, keep it in memory."""
+        """Save the final state of an instance; keep it in memory if saving fails."""
         ended = self._clock()
         try:
             self._db.run(
@@ -366,7 +366,7 @@ class Instances:
         batches = iter(rows.batches)
         first = list(islice(batches, 1))
         schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
-        if first and first[0].schema != schema:  # known before a row is written
+        if first and first[0].schema != schema:  # decided before rows are written
             unit = TimeUnit.MICRO
             schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, schema) as writer:
@@ -383,22 +383,22 @@ class Instances:
 
 
 class _FarResult(Exception):
-    """A time of the result is out of the range of nanoseconds."""
+    """A time of the result is outside the range of nanoseconds."""
 
 
 def limited_result(instance: Instance) -> Instance:
-    """Return an instance whose result has its first `LIMITED_RESULT_ROWS` only."""
+    """Return the instance with its result limited to `LIMITED_RESULT_ROWS` rows."""
     return replace(instance, rows=min(instance.rows, LIMITED_RESULT_ROWS))
 
 
 def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with its times in the unit of the result."""
+    """Return a batch with its times converted to the unit of the result."""
     try:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
         raise faults.invalid(
-            "a TIMESTAMP of the result is out of the range of nanoseconds and another one has "
-            f"digits below a microsecond, so no unit holds both: cast them to DATETIME: {error}"
+            "a TIMESTAMP of the result is outside the range of nanoseconds and another one has "
+            f"digits below a microsecond, so no unit fits both: cast them to DATETIME: {error}"
         ) from None
 
 

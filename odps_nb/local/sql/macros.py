@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-FAR = "a time is beyond nanoseconds"
+FAR = "a time is outside the range of nanoseconds"
 CUT = (
-    "a time has digits below a microsecond and another one is out of the range of nanoseconds,"
-    " SQL of the embedded service works with one of the two"
+    "a time has digits below a microsecond and another one is outside the range of nanoseconds,"
+    " SQL of the embedded service cannot process both"
 )
-"""What a query says that read text with nanoseconds and found a year such as 9999."""
+"""Error of a query that reads text as nanoseconds and finds a year such as 9999."""
 
 _TEXT = r"""
--- units as people write them -> parts of DuckDB
+-- MaxCompute's date units -> DuckDB's date parts
 mc_part(part) AS CASE lower(part)
     WHEN 'yyyy' THEN 'year' WHEN 'year' THEN 'year' WHEN 'yy' THEN 'year'
     WHEN 'mm' THEN 'month' WHEN 'month' THEN 'month' WHEN 'mon' THEN 'month'
@@ -33,7 +33,7 @@ mc_dateadd(d, n, part) AS list_transform([{'d': CAST(d AS TIMESTAMP), 'n': n, 'u
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
 mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
--- date_part of a computed part fails inside of DuckDB 2.0: it expects a DOUBLE and finds a BIGINT
+-- date_part of a computed part fails in DuckDB 2.0, which expects a DOUBLE and gets a BIGINT
 mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMESTAMP))
     WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
     WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
@@ -44,7 +44,7 @@ mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00
     lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
     ELSE error('unknown unit ' || part) END);
 mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS);
--- of the same day, or of two last days, without a fraction; else a month has 31 days
+-- no fraction between equal or last days of months; otherwise a month counts 31 days
 mc_is_last(d) AS CAST(d AS DATE) = last_day(d);
 mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d));
 mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE WHEN day(x) = day(y) OR
@@ -57,25 +57,25 @@ mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CA
 mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
 mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS);
 mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
--- Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat
--- the first one is meant, as in Python; those that take any time keep its nanoseconds.
+-- Conversions between UTC instants (TIMESTAMP) and the clock of a zone. In a repeated hour, the
+-- first occurrence is used, as in Python; mc_instant and mc_local keep nanoseconds.
 mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ));
 mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY));
 mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone) ELSE
     CAST(timezone(zone, c) AS TIMESTAMP) END;
 mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
 mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
--- a date is its midnight
+-- a date becomes its midnight
 mc_time(x) AS x + INTERVAL 0 SECOND;
 mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t);
 mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c THEN mc_same(c, t,
     zone) ELSE mc_utc(c, zone) END;
--- x is computed once: it is the call of a function, which each copy would make larger
+-- a list of one evaluates x once, which is a function call that each use would repeat
 mc_back(x, source, zone) AS list_transform([{'x': x, 's': CAST(source AS TIMESTAMP)}], lambda r:
     r.x + (mc_back_utc(CAST(r.x AS TIMESTAMP), r.s, zone) - CAST(r.x AS TIMESTAMP)))[1];
--- text may name its own zone, which the cast to TIMESTAMP leaves out
+-- text may include a zone, which the cast to TIMESTAMP ignores
 mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)');
--- of text that is no time x is null or an error, which null + x would not raise
+-- if the text is not a time, x is null or raises an error, which null + x would not
 mc_text(x, s, zone) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) IS NULL THEN x ELSE x + (CASE WHEN
     mc_has_zone(s) THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\d)', '\1') AS TIMESTAMPTZ) AS
     TIMESTAMP) ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END;
@@ -85,14 +85,14 @@ mc_within(t) AS CASE WHEN t < TIMESTAMP '0001-01-01 00:00:00' OR t >= TIMESTAMP
 mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00' AND
     TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END;
 mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{6}\d*[1-9]') THEN error('{CUT}') ELSE s END;
--- the first and the last nanosecond are infinite to DuckDB
+-- DuckDB treats the first and last value of TIMESTAMP_NS as infinite
 mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP) WHEN x < TIMESTAMP
     '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224' WHEN x IS NOT NULL THEN
     TIMESTAMP '2262-04-11 23:47:16.854775' END;
 mc_cut(x) AS trunc(x);
 mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE))
     AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END;
--- A long division with three digits a step: HUGEINT holds 38 digits, the remainder is below b.
+-- A long division with three digits per step: HUGEINT has 38 digits, the remainder is below b.
 mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '') AS HUGEINT);
 mc_left(a, b) AS (a % b) * 1000;
 mc_left1(a, b) AS mc_left(a, b);
@@ -107,8 +107,8 @@ mc_long_division(a, b) AS (a // b) * 1000000000000000000 + (mc_left1(a, b) // b)
     b) // b) * 1;
 mc_quotient(a, b) AS CAST(mc_long_division(mc_digits(a), nullif(mc_digits(b), 0)) AS DECIMAL(38,
     0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18));
--- Products of the parts before and after the point: each fits into HUGEINT if the whole one does.
--- p and q are the powers of ten of the scales of a and b, the others lead to the scale wanted.
+-- Products of the parts before and after the point; each fits HUGEINT if the whole product does.
+-- p and q are the powers of ten of the scales of a and b, the others convert to the wanted scale.
 mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT);
 mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit;
 mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:
@@ -131,4 +131,4 @@ MACROS = tuple(
     re.sub(r"--.*\n", "", one).replace("{CUT}", CUT).replace("{FAR}", FAR).strip()
     for one in _TEXT.split(";\n")
 )
-"""Definitions, as after ``CREATE MACRO``."""
+"""Macro definitions, in the syntax that follows ``CREATE MACRO``."""

@@ -1,8 +1,8 @@
 """Runs queries in worker processes with limits on time and memory.
 
 A process is started for the first query, reused for the next one, and killed when a query is
-cancelled, exceeds its time or memory, or is abandoned. It also ends after some idle seconds,
-because it holds some hundred megabytes.
+cancelled, abandoned, or exceeds its time or memory. It also ends after a few idle seconds, because
+it uses some hundred megabytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Described:
 
 
 class Queries:
-    """A pool of worker processes for queries; close it.
+    """A pool of worker processes for queries; the owner must close it.
 
     ``work`` is the folder for data that exceeds the memory of a query. Idle processes end after
     ``idle_seconds`` without a query.
@@ -72,7 +72,7 @@ class Queries:
     def run(
         self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
     ) -> Iterator[QueryRun]:
-        """Open a run of queries over these tables alone; ``explain`` makes errors of refusals."""
+        """Open a run of queries over ``tables``; ``explain`` converts DuckDB's error messages."""
         process = self._take()
         found = QueryRun(process, self._limits, explain)
         try:
@@ -108,7 +108,7 @@ class Queries:
                 self._all.discard(process)
                 process.end()
             if self._closed:
-                raise CancelledError("the service ends")
+                raise CancelledError("the service is stopping")
             process = _Process(self._limits.memory, self._work)
             self._all.add(process)
             return process
@@ -159,13 +159,13 @@ class QueryRun:
             yield from pa.ipc.open_stream(rows)
 
     def interrupt(self) -> None:
-        """Stop the query at once by killing its process."""
+        """Stop the query immediately by killing its process."""
         self._stop("cancelled")
 
     def end(self) -> int:
-        """End the query in order; returns the memory that the process still holds, in bytes.
+        """End the query gracefully; return the memory of the process, in bytes.
 
-        The number is very large for a process that cannot be used again.
+        Returns ``sys.maxsize`` if the process cannot be reused.
         """
         memory: int = sys.maxsize
         try:
@@ -195,9 +195,9 @@ class QueryRun:
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
-            raise faults.internal(f"a query sent an {error}") from None
+            raise faults.internal(f"a query process sent an {error}") from None
         if (failed := found.get("failed")) is not None:
-            # after a lack of memory the next query would begin with less of it
+            # after running out of memory, the next query would have less of it
             self._is_idle = not failed.startswith("Out of Memory")
             raise self._explain(failed)
         self._is_idle = "done" in found
@@ -221,12 +221,12 @@ _FAILED = "ODPS-0121095:"
 
 
 class _Process(Child):
-    """A worker process, and its folder for what exceeds its memory."""
+    """A worker process and its spill folder."""
 
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
         command = [sys.executable, "-P", "-m", "odps_nb.local.sql.worker", str(memory)]
-        # keys of the service are no business of a query
+        # queries must not see the keys of the service
         passed_on = {k: v for k, v in os.environ.items() if not k.startswith("ODPS_")}
         super().__init__([*command, str(self._spill)], passed_on)
 

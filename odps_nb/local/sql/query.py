@@ -1,7 +1,7 @@
-"""Translates a MaxCompute query to a DuckDB query over named tables; views become subqueries.
+"""Translates a MaxCompute query to a DuckDB query; views become subqueries.
 
-sqlglot parses the Hive dialect, the nearest that it supports, and writes DuckDB's. Table names are
-replaced by generated ones, so that a query can only refer to registered tables.
+sqlglot parses the Hive dialect, the closest one that it supports, and generates DuckDB's. Table
+names are replaced by generated names, so that a query can only read registered tables.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from odps_nb.local.store.tables import StoredTable, View
 from odps_nb.schema import TypeCode
 
 FindTable = Callable[[tuple[str, ...], StoredTable | None], StoredTable]
-"""Finds a table or view by its name as written, in a query or in the text of a view."""
+"""Finds a table or view by its name as written in a query or in the text of a view."""
 Latest = Callable[[StoredTable], str | None]
-"""Finds the greatest value of the first partition column that has rows."""
+"""Finds the greatest value of the first partition column among partitions with rows."""
 
 
-_OTHERWISE = ("hash", "from_json")  # DuckDB's functions of these names give something else
+_OTHERWISE = ("hash", "from_json")  # DuckDB's functions of these names differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, the table that each generated name stands for, and what the query names.
+    """DuckDB SQL, the table of each generated name, and the names that the query uses.
 
-    ``names`` are those of the text, for errors; ``kinds`` are the types of its columns as far as
-    they are known.
+    ``names`` are the names in the original text, for errors; ``kinds`` are the types of the result
+    columns where known.
     """
 
     sql: str
@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return the type of a column of ``count``, such as ``DATETIME``; empty if unknown."""
+        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 
@@ -75,14 +75,14 @@ def translate(
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
-    With ``far`` text becomes a TIMESTAMP in microseconds: nanoseconds have no years such as 9999.
-    ``inside`` are ids of views that the query is to define: it may not read them. ``into`` are the
-    types of the columns that the rows go into: numbers of VALUES are kept as written for them, with
-    ``exact`` also constants of a SELECT that go into a DECIMAL.
+    With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds have no years such
+    as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` are
+    the types of the columns to insert into: numbers in VALUES are kept as written for them, and
+    with ``exact`` also constants in a SELECT for a DECIMAL column.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
-        raise faults.parse_failed("this is not a query")
+        raise faults.parse_failed("the text is not a query")
     if isinstance(query, exp.Values):
         query = exp.select("*").from_(
             exp.alias_(query, "v", table=True) if not query.alias else query
@@ -118,7 +118,7 @@ def translate(
 
 
 def _names_of(query: Any) -> QueryNames:
-    """Return the places of the names in a query as it was parsed."""
+    """Return the names in a parsed query with their places."""
     columns: dict[str, tuple[int, int]] = {}
     functions: dict[str, tuple[int, int]] = {}
     for node in query.walk():
@@ -139,7 +139,7 @@ def _names_of(query: Any) -> QueryNames:
 
 
 def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
-    """Return the types of all columns by name; several where tables share a name."""
+    """Return the types of all columns by name; several if tables share a column name."""
     found: dict[str, set[TypeCode]] = {}
     for table in tables:
         for column in table.schema.all_columns:
@@ -152,7 +152,7 @@ def _spell(query: Any, names: QueryNames) -> str:
         text, called = spell(query)
     except SqlglotError as error:
         said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
-        advice = "write it in another way, or run it in MaxCompute"
+        advice = "rewrite the query, or run it in MaxCompute"
         raise faults.parse_failed(said, advice=advice) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
@@ -180,13 +180,13 @@ def parse_query(text: str) -> Any:
             raise faults.parse_failed(
                 f"{table.name!r} is text, not the name of a table",
                 at=place_of(table.this),
-                advice=f"write `{table.name}`, or leave the quotes out",
+                advice=f"write `{table.name}`, or omit the quotes",
             )
     return found.unnest() if isinstance(found, (exp.Paren, exp.Subquery)) else found
 
 
 def _check_signs(query: Any, text: str) -> None:
-    """Refuse what the parser reads and MaxCompute lacks: braces, placeholders, an empty STRUCT."""
+    """Raise 400 for syntax that only the parser accepts: braces, placeholders, empty STRUCTs."""
     kinds = [TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER, TokenType.PLACEHOLDER]
     if query.find(exp.Placeholder) is not None:
         kinds.append(TokenType.COLON)
@@ -202,14 +202,14 @@ def _check_signs(query: Any, text: str) -> None:
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:
             raise faults.parse_failed(
-                "a STRUCT has at least one member",
+                "a STRUCT needs at least one member",
                 at=place_of(struct),
                 advice="write named_struct('name', value)",
             )
 
 
 def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Yield the nodes of the tables that a query names, but of its CTEs, with their names."""
+    """Yield the nodes and names of the tables in a query, except of CTEs."""
     ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
     for table in list(query.find_all(exp.Table)):
         name = tuple(part.name for part in table.parts)
@@ -218,7 +218,7 @@ def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
 
 
 class _Replacing:
-    """Replaces the names of tables by generated ones, and views by their queries."""
+    """Replaces table names by generated names, and views by their queries."""
 
     def __init__(self, find: FindTable, latest: Latest) -> None:
         self._find, self._latest = find, latest
@@ -227,7 +227,7 @@ class _Replacing:
     def run(
         self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
     ) -> tuple[StoredTable, ...]:
-        """Replace the names in a query, inside of views of these ids; return what they name."""
+        """Replace the names in a query, which is inside these views; return its tables."""
         self._replace_latest(query, view)
         named = []
         for node, name in tables_of(query):
@@ -253,14 +253,14 @@ class _Replacing:
         return tuple(named)
 
     def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
-        """Replace each ``max_pt('t')`` by the partition value that it stands for now."""
+        """Replace each ``max_pt('t')`` by its current partition value."""
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
                 continue
             given = node.expressions
             if len(given) != 1 or not (isinstance(given[0], exp.Literal) and given[0].is_string):
                 raise faults.parse_failed(
-                    "MAX_PT takes one name in quotes",
+                    "MAX_PT requires one table name in quotes",
                     at=place_of(node),
                     advice="write max_pt('table') or max_pt('project.table')",
                 )
@@ -269,7 +269,7 @@ class _Replacing:
             node.replace(exp.null() if value is None else exp.Literal.string(value))
 
     def _found(self, node: Any, name: tuple[str, ...], view: StoredTable | None) -> StoredTable:
-        """Find a table; an error names its place in the query."""
+        """Return a table by name; errors include the place in the query."""
         try:
             return self._find(name, view)
         except NotFoundError as error:
@@ -288,10 +288,10 @@ class _Replacing:
         return name
 
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
-        """Return the query of a view with the columns, and their names, of when it was made.
+        """Return the query of a view with the columns that it had when it was created.
 
-        A ``*`` in it does not bring columns that its table got since, unless two columns have one
-        name: then they are told apart by their places.
+        A ``*`` does not include columns that were added to its table later. If column names are
+        not unique, columns are matched by position instead.
         """
         query = parse_query(view.text)
         self.run(query, table, (*inside, table.table_id))
@@ -312,13 +312,13 @@ def _alias(name: str) -> Any:
 
 
 def _unqualify(table: Any, name: tuple[str, ...]) -> None:
-    """Replace ``p.t.column`` by ``t.column``, the alias of the table."""
+    """Replace ``p.t.column`` by ``t.column``, where ``t`` is the alias of the table."""
     if len(name) == 1:
         return
     scope = table.find_ancestor(exp.Select)
     around = getattr(scope, "parent", None)
     if isinstance(around, exp.Subquery) and around.alias.casefold() == name[-1].casefold():
-        scope = around.find_ancestor(exp.Select)  # which reads the rows by the table's name
+        scope = around.find_ancestor(exp.Select)  # the SELECT that reads the table
     for column in scope.find_all(exp.Column) if scope is not None else ():
         if column.args.get("db") is not None and column.table.casefold() == name[-1].casefold():
             column.set("db", None)
@@ -326,7 +326,7 @@ def _unqualify(table: Any, name: tuple[str, ...]) -> None:
 
 
 def _plain_grouping(query: Any) -> None:
-    """Write ``GROUP BY a WITH ROLLUP`` as ``GROUP BY ROLLUP (a)``, and drop hints."""
+    """Rewrite ``GROUP BY a WITH ROLLUP`` as ``GROUP BY ROLLUP (a)``, and drop hints."""
     for select in query.find_all(exp.Select):
         select.set("hint", None)
     for group in query.find_all(exp.Group):
@@ -339,7 +339,7 @@ def _plain_grouping(query: Any) -> None:
 
 
 def _name_columns(query: Any) -> None:
-    """Name output columns without a name as the service does: ``_c0``, ``_c1``, … by position."""
+    """Name unnamed output columns like the service: ``_c0``, ``_c1``, … by position."""
     select = query
     while isinstance(select, exp.SetOperation):
         select = select.left
@@ -352,7 +352,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return which columns have values of a stored column; ``None`` (a star): all may."""
+    """Return the stored column that each output column copies; ``None`` if there is a star."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Says in our words what the SQL parser and DuckDB refuse, with the place and the nearest name."""
+"""Converts errors of the SQL parser and DuckDB to typed errors with place and suggestion."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SHOWN = 200
 
 
 class FarTime(InvalidRequestError):
-    """The query read text with nanoseconds, which have no such year; it runs in microseconds."""
+    """Text does not fit nanoseconds; the query must be rerun in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """The names of a query: places (line, column) by name in lower case, and those known."""
+    """The names in a query: places (line, column) by lower-case name, and known names."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]
@@ -32,20 +32,20 @@ class QueryNames:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return ``check the spelling: did you mean x?`` if a name is near, else an empty text."""
+    """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
     by_key = {one.casefold(): one for one in known}
-    by_key.pop(name.casefold(), None)  # it is there, but not at this place
+    by_key.pop(name.casefold(), None)  # exists, but not in this scope
     near = get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
 
 def unreadable(error: Any) -> Exception:
-    """Return the error for a text that sqlglot cannot parse."""
+    """Return the error for text that sqlglot cannot parse."""
     first = error.errors[0] if getattr(error, "errors", None) else {}
     said = str(first.get("description", error)).splitlines()[0]
     word = str(first.get("highlight") or "")
     line = first.get("line") or 1
-    # sqlglot names the end of the word, the service its beginning
+    # sqlglot reports the end of the word, the service its start
     column = max(1, (first.get("col") or 1) - max(1, len(word)) + 1)
     return faults.parse_failed(_parser_words(said, word), at=(line, column))
 
@@ -56,10 +56,10 @@ def _parser_words(said: str, word: str) -> str:
     if said.startswith("Required keyword"):
         return f"an expression is missing after {word!r}"
     if found := re.search(r"arguments \((\d+)\) is greater than .* \((\d+)\)", said):
-        return f"the function takes at most {found[2]} arguments, not {found[1]}"
+        return f"the function accepts at most {found[2]} arguments, not {found[1]}"
     if "all its arguments" in said:
         return said
-    return f"{word!r} is not expected here" if word else "the text cannot be read"
+    return f"{word!r} is not expected here" if word else "the text cannot be parsed"
 
 
 _QUOTED = r"[\"']([^\"']+)[\"']"
@@ -67,7 +67,7 @@ Refusal = Callable[[re.Match[str], QueryNames], Exception]
 
 
 def refusal(said: str, names: QueryNames) -> Exception:
-    """Return the error for what DuckDB says of a query, in the words of this service."""
+    """Return the error for DuckDB's error message about a query."""
     kind, _, rest = said.partition(": ")
     if not kind.endswith("Error"):
         kind, rest = "Error", said
@@ -78,8 +78,8 @@ def refusal(said: str, names: QueryNames) -> Exception:
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
     if kind == "Out of Memory Error":  # DuckDB's text is about its settings
-        return faults.invalid("ODPS-0121095: the query needs more memory than it may have")
-    what, advice = _KINDS.get(kind, ("the query failed", "write it in another way"))
+        return faults.invalid("ODPS-0121095: the query exceeds its memory limit")
+    what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
 
 
@@ -103,9 +103,9 @@ def _failure(message: str, advice: str) -> Exception:
 
 
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
-    """Refuse a query; ``{0}`` is the first group of the pattern, and the name that is marked.
+    """Return a factory of semantic errors; ``{0}`` is the pattern's first group, a name.
 
-    With ``plain`` the groups are types.
+    The error points to the place of that name. With ``plain``, the groups are types.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:
@@ -117,7 +117,7 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
 
 
 def _fails(message: str, advice: str) -> Refusal:
-    """Say that a value cannot be computed; ``{0}`` is the first group of the pattern."""
+    """Return a factory of errors for failed computations; ``{0}`` is the pattern's first group."""
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
@@ -126,7 +126,7 @@ def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
     shown = ", ".join(dict.fromkeys(names.known_columns))
     listed = f"check the name: the columns are {shorten(shown, _SHOWN)}" if shown else ""
     if name.casefold() in map(str.casefold, names.known_columns):
-        listed = "check that the subquery or table in FROM gives it under this name"
+        listed = "check that the subquery or table in FROM has a column of this name"
     advice = did_you_mean(name, names.known_columns) or listed
     return _semantic(
         f"there is no column {name}", names.columns.get(name.casefold(), (1, 1)), advice
@@ -148,7 +148,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
 
     name, known = found[1], function_names()
     at = names.functions.get(name.casefold(), (1, 1))
-    # a name that the parser knows is spelled well; of others few are near to another one by chance
+    # names known to the parser are not misspelt; a high cutoff avoids chance suggestions
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
     return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
 
@@ -157,7 +157,7 @@ def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
-        f"{'the' if known else 'a'} function {name} does not take these arguments",
+        f"{'the' if known else 'a'} function {name} does not accept these arguments",
         names.functions.get(name.casefold(), (1, 1)),
         "check the number and the types of its arguments",
     )
@@ -167,7 +167,7 @@ def _not_converted(found: re.Match[str], _names: QueryNames) -> Exception:
     kind = _DUCK_NAMES.get(found[2].split("(")[0], found[2])
     return _failure(
         f"the value {found[1]!r} cannot be converted to {kind}",
-        "compare values of one type, or cast the text where it can be cast",
+        "compare values of the same type, or cast only text that can be converted",
     )
 
 
@@ -179,7 +179,7 @@ _DUCK_NAMES = {
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
 _OPERANDS = _says(
-    "the operator {0} does not take these types: {1}",
+    "the operator {0} does not support these types: {1}",
     "cast one side to the type of the other",
     plain=True,
 )
@@ -200,7 +200,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (rf"Referenced table {_QUOTED} not found", _no_table),
     (
         rf"Ambiguous reference to column name {_QUOTED}",
-        _says("the column {0} is in several tables", "write the table before it, such as a.{0}"),
+        _says("the column {0} is in several tables", "qualify it with a table, such as a.{0}"),
     ),
     (r"Function with name (\w+) does not exist", _no_function),
     (r"Macro (\w+)\(\) does not support", _arguments),
@@ -221,27 +221,27 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"STRUCT to STRUCT cast must have",
         _says(
-            "a STRUCT has other members than the one that it is cast to",
+            "a STRUCT has different members than the type that it is cast to",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
     (
         r"UNNEST\(\) can only be applied to lists",
-        _says("EXPLODE takes an ARRAY or a MAP", "check the type of its argument"),
+        _says("EXPLODE requires an ARRAY or a MAP", "check the type of its argument"),
     ),
     (
         r"duplicate key",
         _fails(
-            "the embedded service computes no MAP that has a key twice",
-            "read such columns with table.read(), which gives these maps as they are",
+            "SQL of the embedded service does not support a MAP that has a key twice",
+            "read such columns with table.read(), which supports these maps",
         ),
     ),
     (
         r"unicode|UTF-?8",
         _fails(
-            "this function of the embedded service takes no text that is not UTF-8; reads, "
-            "comparisons and groups do",
-            "filter such rows, or compute on what table.read(text='binary') gives",
+            "this function of the embedded service does not support text that is not UTF-8, "
+            "unlike reads, comparisons and groups",
+            "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),
     (
@@ -254,7 +254,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
 
 
 def _plain(text: str) -> str:
-    """Return what DuckDB says without the names that only it knows."""
+    """Return DuckDB's message without generated names."""
     text = re.sub(r" when casting from source column (\w+)", r" (in the column \1)", text)
     text = re.sub(r"\b(\w+)\[\]", r"ARRAY<\1>", text)
     text = re.sub(r"\bmc_(?=\w)", "", text, flags=re.IGNORECASE)

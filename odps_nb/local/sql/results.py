@@ -1,4 +1,4 @@
-"""What a query reads of a table, and result rows in MaxCompute types."""
+"""The stored rows that a query reads, and result rows in MaxCompute types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # sqlglot is loaded for the first query, not with the service
+if TYPE_CHECKING:  # loads sqlglot, which waits until the first query
     from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38
@@ -29,7 +29,7 @@ STRING = PrimitiveType(TypeCode.STRING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRows:
-    """Rows of a query, produced lazily."""
+    """Result rows of a query, produced lazily."""
 
     schema: TableSchema
     batches: Iterator[pa.RecordBatch]
@@ -54,13 +54,13 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
-    """Return a type that DuckDB reads: it has 38 digits; a value of more fails when it is read."""
+    """Return the type that DuckDB reads: at most 38 digits; larger values raise when read."""
     is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
     return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
-    """Return the stored types of result columns that are plain columns, by name."""
+    """Return the stored types of result columns that are plain columns, keyed by name."""
     found: dict[str, OdpsType | None] = {}
     for table in query.named:
         for column in table.schema:
@@ -72,7 +72,7 @@ def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
 
 
 def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
-    """Prepare a query whose rows have MaxCompute types."""
+    """Return the lazy rows of a query in MaxCompute types."""
     found, stored = run.describe(query.sql), _stored_types(query)
     columns = []
     names: set[str] = set()
@@ -104,12 +104,12 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Return a type of DuckDB without blanks and quotes, which are not always written."""
+    """Return a DuckDB type without blanks and quotes, which DuckDB writes inconsistently."""
     return spelled.replace(" ", "").replace('"', "")
 
 
 def text_rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ResultRows:
-    """Return rows of STRING columns."""
+    """Return ``rows`` as result rows with STRING columns."""
     schema = TableSchema(columns=tuple(Column(name=name, type=STRING) for name in names))
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
     batch = pa.record_batch(arrays, schema=arrow_schema(schema.columns))

@@ -1,7 +1,7 @@
-"""Runs SQL statements on the catalogue: DDL in `ddl`, queries in `queries`.
+"""Runs SQL statements on the catalog: DDL in `ddl`, queries in `queries`.
 
-A query sees a snapshot of the tables and nothing else of this machine. What it writes becomes
-visible atomically.
+A query sees only a snapshot of the tables and nothing else on this machine. The rows that it
+writes become visible atomically.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # sqlglot is loaded for the first query, not with the service
+if TYPE_CHECKING:  # loads sqlglot, which waits until the first query
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -78,14 +78,14 @@ class Stopper:
             run.interrupt()
 
     def check(self) -> None:
-        """Raise if stopped."""
+        """Raise `CancelledError` if stopped."""
         if self.stopped:
             raise CancelledError("the query was cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, what stops it, and what ends after it."""
+    """One run of a statement: its context, its stopper, and resources to close after it."""
 
     place: Place
     stopper: Stopper
@@ -93,7 +93,7 @@ class Job:
 
 
 class SqlRunner:
-    """Runs one statement per call; it has ended when its rows are consumed."""
+    """Runs one statement per call; the statement ends when its rows are consumed."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SqlRunner:
         self._strict = strict
 
     def run(self, statement: Statement, job: Job) -> ResultRows | None:
-        """Run a statement; the rows of a query are valid until the stack of the job is closed."""
+        """Run a statement; a query's rows are valid until the job's stack is closed."""
         match statement:
             case Query():
                 return typed_rows(*self._open(statement.text, job))
@@ -134,23 +134,23 @@ class SqlRunner:
         return None
 
     def cost(self, statement: Statement, place: Place) -> SqlCost:
-        """Estimate what a statement would read; does not run it."""
+        """Return the cost of a statement without running it."""
         from odps_nb.local.sql.cost import estimate
 
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
-        """Return a table or view; names in the text of a view are those of where it was made."""
+        """Return a table or view; names in a view resolve where the view was created."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
         return at.named(self._catalog, name)
 
     def _latest(self, table: StoredTable) -> str | None:
-        """Return the greatest value of the first partition column that has rows."""
+        """Return the greatest value of the first partition column among partitions with rows."""
         if not table.is_partitioned:
             message = f"Semantic analysis exception - {table.name} has no partitions"
-            advice = "name a partitioned table in MAX_PT"
+            advice = "pass a partitioned table to MAX_PT"
             raise faults.invalid(with_advice(f"ODPS-0130071: {message}", advice))
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
@@ -164,7 +164,7 @@ class SqlRunner:
         into: tuple[TypeCode, ...] = (),
         exact: bool = False,
     ) -> tuple[QueryRun, TranslatedQuery]:
-        """Open a query on a snapshot of its tables; the arguments are those of `translate`."""
+        """Open a query on a snapshot of its tables; keyword arguments are as for `translate`."""
         from odps_nb.local.sql.cost import check_query
         from odps_nb.local.sql.query import translate
 
@@ -217,7 +217,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        changes = statement.rewrites or statement.has_operations  # rows made of those it had
+        changes = statement.rewrites or statement.has_operations  # depend on the old rows
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
 
@@ -230,7 +230,7 @@ class SqlRunner:
         try:
             self._insert(insert, job)
         except (InvalidRequestError, NotFoundError) as error:
-            # it names a place in the query that was made of the statement
+            # the place is in the generated query, not in the statement
             message = _PLACE.sub("[1,1]", error.message, count=1)
             raise type(error)(message, status=error.status, code=error.code) from None
 
@@ -247,7 +247,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # before its rows are written
+                self._catalog.require_free(name)  # before the rows are written
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
@@ -287,8 +287,8 @@ class SqlRunner:
         if statement.columns:
             if len(columns) != len(statement.columns):
                 raise faults.invalid(
-                    f"ODPS-0130071: the query gives {len(columns)} columns, "
-                    f"the view names {len(statement.columns)}"
+                    f"ODPS-0130071: the query returns {len(columns)} columns, "
+                    f"the view lists {len(statement.columns)}"
                 )
             columns = tuple(
                 replace(column, name=given, comment=comment)
@@ -319,15 +319,15 @@ def _converted(
     *,
     numbered: bool,
 ) -> str:
-    """Return a query whose columns have the types of those of a table that they feed."""
+    """Return the query with its columns cast to the types of the columns they are inserted into."""
     found = run.describe(query.sql)
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
         raise faults.invalid(
-            f"ODPS-0130071: the query gives {len(found.columns)} columns, "
-            f"the table takes {len(fed)}"
+            f"ODPS-0130071: the query returns {len(found.columns)} columns, "
+            f"the table requires {len(fed)}"
         )
-    count = len(fed) if query.has_star else 0  # without a star the query has converted them
+    count = len(fed) if query.has_star else 0  # without a star, the values are converted
     names = [f"c{i}" for i in range(len(fed))]
     casts = [
         f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
@@ -340,7 +340,7 @@ def _converted(
 def _insert_target(
     table: StoredTable, statement: Insert
 ) -> tuple[PartitionSpec, tuple[Column, ...]]:
-    """Return the fixed partition keys and the columns that the query feeds, in order."""
+    """Return the fixed partition keys, and the columns to insert into in query order."""
     fixed = tuple((k, v) for k, v in statement.partition if v is not None)
     spec = table.spec(PartitionSpec(fixed))
     table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
@@ -365,7 +365,7 @@ def _insert_target(
 def _fed_columns(
     columns: tuple[Column, ...], choices: tuple[tuple[int | None, ...], ...]
 ) -> tuple[Column, ...]:
-    """Return the column of the table that each column of a query feeds."""
+    """Return the table column that each query column is inserted into."""
     if not choices:
         return columns
     fed = {
@@ -382,7 +382,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows that a batch of a query gives a table, in the types of its columns."""
+    """Return the rows to insert for a batch of a query, by the choice number of each row."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
@@ -405,10 +405,10 @@ def _chosen_rows(
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the cast to a column's type; times keep their own unit, which may have more range.
+    """Return the cast to a column's type; times keep their unit, which may have more range.
 
-    Text and dates become instants by the clock of the session, as do clock times (``kind`` is the
-    type of the value, if it is known), and fractions are cut.
+    Text, dates and clock times become instants by the clock of the session, and fractions are
+    truncated. ``kind`` is the type of the value, or ``""`` if unknown.
     """
     code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
@@ -435,7 +435,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested ones keep their range, too
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested times keep their range
     return f"CAST({name} AS {wanted})"
 
 

@@ -1,11 +1,11 @@
-"""Writes out which values of a query are read or shown by the clock of the session.
+"""Makes conversions by the session's clock explicit in a query.
 
-DuckDB sees instants as UTC clock times. Three rules, by the types of the operands:
+DuckDB stores instants as UTC clock times. Three rules apply, by the types of the operands:
 
-- Text, dates and clock times that meet a DATETIME or TIMESTAMP are instants: in comparisons, in
-  lists, in set operations.
-- A choice (CASE, IF, COALESCE) among text and times is text.
-- A function, ``||`` or LIKE sees the clock of the session, unless it only passes values on.
+- Text, dates and clock times combined with a DATETIME or TIMESTAMP are converted to instants: in
+  comparisons, lists and set operations.
+- CASE, IF or COALESCE of text and times is text.
+- Functions, ``||`` and LIKE get times of the session's clock, unless they only pass values on.
 
 Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST*.
 """
@@ -27,12 +27,12 @@ _CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _READ = (*_TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
-# Functions by name whose first argument may be an instant and whose result is one, too.
+# Functions whose first argument may be an instant and whose result is then an instant.
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
-# Functions that choose, count, collect or hold values as they are.
+# Functions that select, count, collect or contain values unchanged.
 _PASSING = (
     *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2),
     *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
@@ -40,19 +40,19 @@ _PASSING = (
     *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),
 )
 _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
-# Functions that take no text in DuckDB, and of milliseconds only some years.
+# Functions that do not accept text in DuckDB, and accept milliseconds only in some years.
 _CLOCK_PARTS = (
     *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
 )
-# What makes text of the elements of an array.
+# Nodes that convert the elements of an array to text.
 _JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
 
 
 def unite(query: Any, types: Types) -> bool:
-    """Cast the columns of set operations to instants where one of the queries gives an instant.
+    """Cast columns of set operations to instants if one of the queries returns an instant.
 
-    Return whether any was cast: then the types have to be found again. Text that is no time is an
-    error when the query runs.
+    Return whether any was cast; the caller must then infer the types again. Text that is not a
+    time raises an error when the query runs.
     """
     found = False
     for node in list(query.find_all(exp.SetOperation)):
@@ -70,7 +70,7 @@ def unite(query: Any, types: Types) -> bool:
 
 
 def place_times(query: Any, types: Types, clock: SessionClock) -> None:
-    """Write out the conversions between text, clock times and instants, in place."""
+    """Add explicit conversions between text, clock times and instants, in place."""
     nodes = list(query.walk(bfs=False))
     placing = _Placing(types, clock)
     for node in nodes:
@@ -84,7 +84,7 @@ class _Placing:
         self._types, self._clock = types, clock
 
     def meet(self, node: Any) -> None:
-        """Bring operands to one type where an instant or a text is among them."""
+        """Convert operands to one type if an instant or text is among them."""
         gives = isinstance(node, (exp.Greatest, exp.Least, exp.Array, exp.Lag, exp.Lead))
         for values in (*operands(node), *looked_up(node)):
             names = [self._types.name(one) for one in values]
@@ -103,7 +103,7 @@ class _Placing:
                 self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
-        """Show instants by the session's clock to what looks at a clock."""
+        """Convert instants to the session's clock for nodes that use a clock time."""
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
@@ -118,7 +118,7 @@ class _Placing:
                 self._call(node)
 
     def _read_arguments(self, node: Any) -> None:
-        """Read the text among arguments that are times."""
+        """Convert text arguments of time functions to times."""
         if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_INSTANTS:
             for one in node.expressions:
                 if (name := self._types.name(one)) in _READ:
@@ -144,7 +144,7 @@ class _Placing:
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
-        """Bring a value to the type of the elements of the array in which it is looked for."""
+        """Convert a value to the element type of the array in which it is searched."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)
@@ -152,7 +152,7 @@ class _Placing:
             self._show(value)
 
     def _add(self, node: Any) -> None:
-        """Add months and years by the clock; other units are a length of time."""
+        """Add months and years on the session's clock; other units are exact durations."""
         if self._clock.is_utc or self._types.name(node.this) not in _INSTANTS:
             return
         interval = node.expression.unnest()
@@ -161,14 +161,14 @@ class _Placing:
             self._clock.compute(node, node.this, "TIMESTAMP")
 
     def _call(self, node: Any) -> None:
-        """Show the instants among the arguments; a result that is one is read back."""
+        """Convert instant arguments to the session's clock, and an instant result back."""
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]
             unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
             if self._types.name(value) not in _INSTANTS:
                 self._clock.read(node, "DATETIME")
-            elif unit not in _EXACT_UNITS:  # whatever the clocks do meanwhile
+            elif unit not in _EXACT_UNITS:  # across clock changes
                 self._clock.compute(node, value, "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):
@@ -178,7 +178,7 @@ class _Placing:
         for one in list(node.iter_expressions()):
             inner = one
             while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
-                inner = inner.this  # the parser puts these around an argument
+                inner = inner.this  # added by the parser around an argument
             self._show(inner)
 
     def _show(self, node: Any) -> None:
@@ -189,7 +189,7 @@ class _Placing:
 
 
 def _sees_clock(node: Any) -> bool:
-    """Whether a node looks at the clock time of its operands, instead of passing them on."""
+    """Return whether a node uses the clock time of its operands instead of passing them on."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper() not in _PASSED
     if isinstance(node, _SEEING):

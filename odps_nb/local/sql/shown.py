@@ -22,13 +22,13 @@ from odps_nb.wire.type_text import format_columns, format_text, format_type
 
 
 class ShowRunner:
-    """Runs SHOW and DESC statements; their rows are texts."""
+    """Runs SHOW and DESC statements, whose rows are text."""
 
     def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
         self._catalog, self._snapshots = catalog, snapshots
 
     def rows(self, statement: Show, place: Place) -> ResultRows:
-        """Return the rows of a statement."""
+        """Return the result rows of a statement."""
         names: Iterable[str]
         if statement.what in ("tables", "schemas"):
             if statement.what == "tables":
@@ -69,7 +69,7 @@ class ShowRunner:
         if len(name) == 2:
             return name[0], name[1]
         if len(name) > 2:
-            raise faults.parse_failed(f"{'.'.join(name)} is not a schema")
+            raise faults.parse_failed(f"{'.'.join(name)} is not a valid schema name")
         is_project = not place.three_parts and name[0] in self._catalog.projects()
         if is_project or name[0] not in self._catalog.schemas(place.project):
             return name[0], None
@@ -105,7 +105,7 @@ class ShowRunner:
 
 
 def definition_of(table: StoredTable) -> str:
-    """Return the statement that makes a table or view of this definition."""
+    """Return the CREATE statement of a table or view."""
     name = ".".join(
         quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
     )

@@ -1,4 +1,4 @@
-"""SQL statements as values; names stay as written."""
+"""SQL statements as immutable values; names are kept as written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
-    """CREATE [OR REPLACE] VIEW … AS; ``columns`` are names and comments, empty for the query's."""
+    """CREATE [OR REPLACE] VIEW … AS; ``columns`` are (name, comment), empty to use the query's."""
 
     name: Name
     query: str
@@ -66,7 +66,7 @@ class ChangePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; ``None`` leaves a thing as it is."""
+    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; ``None`` changes nothing."""
 
     name: Name
     new_name: str | None = None
@@ -80,7 +80,7 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the column as written again."""
+    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the repeated column definition."""
 
     name: Name
     column: str
@@ -93,11 +93,11 @@ class ChangeColumn:
 class Insert:
     """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic.
 
-    ``has_operations``: the last column of the query says of each row what to do with it.
-    ``rewrites``: the rows replace all that the table had when the statement began.
-    ``choices``: the last column of the query is the number of a choice, and a choice gives the
-    places of a row's values among the other columns (``None``: null). Rows without a number are
-    left out. Without choices a row has the columns of the query.
+    ``has_operations``: the last column of a row is its operation (upsert or delete).
+    ``rewrites``: the rows replace all rows that the table had when the statement began.
+    ``choices``: the last column of the query is an index into ``choices``. A choice lists the
+    positions of a row's values among the other columns (``None``: null). Rows with a null index
+    are omitted. Without choices, a row has the columns of the query.
     """
 
     name: Name
@@ -112,7 +112,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRows:
-    """UPDATE … SET column = expression, or without values DELETE FROM …; both with WHERE."""
+    """UPDATE … SET column = expression, or DELETE FROM … if there are no values; with WHERE."""
 
     name: Name
     alias: str = ""
@@ -122,7 +122,7 @@ class ChangeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """What MERGE does: WHEN [NOT] MATCHED [AND condition] THEN …; without values DELETE."""
+    """A branch of MERGE: WHEN [NOT] MATCHED [AND condition] THEN …; DELETE if without values."""
 
     matched: bool
     values: tuple[tuple[str, str], ...] = ()
@@ -131,7 +131,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """MERGE INTO …; ``source`` is a table name or ``( query )``, texts are as written."""
+    """MERGE INTO …; ``source`` is a table name or ``( query )``, as written."""
 
     name: Name
     alias: str

@@ -1,8 +1,8 @@
-"""Parses SQL text into a statement: DDL and the heads of INSERTs; queries are kept as text.
+"""Parses SQL text into a statement: DDL and the heads of INSERTs. Queries remain text.
 
-Names are not resolved here. Anything else is a parse error in the service's own form
-(``ODPS-0130161:[line,column] …``); a statement or clause that MaxCompute has and the embedded
-service does not run says so.
+Names are not resolved here. Other text raises a parse error in the service's form
+(``ODPS-0130161:[line,column] …``), which says if MaxCompute supports the statement or clause and
+the embedded service does not.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _QUERIES = ("select", "with", "values", "from", "(")
 
 
 def parse_statement(source: str) -> Statement:
-    """Parse a text with one statement, as MaxCompute takes; drops ``SET k=v`` before it."""
+    """Parse a text with exactly one statement; drops ``SET k=v`` statements before it."""
     found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
     if len(found) > 1:
         raise found[1].error(
-            "one text takes one statement, and none of these has run",
-            advice="run each statement by a call of its own, in order",
+            "the text has more than one statement; none of them was run",
+            advice="run each statement with a separate call, in order",
         )
     return _statement(found[0])
 
@@ -78,7 +78,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _query(cursor: Cursor) -> Statement:
-    """Return a query, or the INSERT that follows after ``WITH … AS (…)``."""
+    """Return a query, or the INSERT that follows ``WITH … AS (…)``."""
     text, placed = cursor.rest, cursor.placed
     if cursor.accept("from"):
         cursor.until("select", "insert")
@@ -90,7 +90,7 @@ def _query(cursor: Cursor) -> Statement:
         if cursor.accept("insert"):
             insert = _insert(cursor)
             head = placed[: len(placed) - len(text)] + before
-            # Blanks stand for what was read: places in the text stay those of the statement.
+            # Blanks replace the parsed text, so that places stay those of the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return Query(text=cursor.take(placed))
 
@@ -155,7 +155,7 @@ _CLAUSES = (
 
 
 def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
-    """Parse the clauses after the column list, in any order: partitions, properties, others."""
+    """Parse the clauses after the column list, in any order: partitions, properties etc."""
     partitions: tuple[Column, ...] = ()
     properties: list[tuple[str, str]] = []
     facts: dict[str, Any] = {}
@@ -180,7 +180,7 @@ def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], di
 
 
 def _stored_as(cursor: Cursor) -> None:
-    """Accept the file format of tables that are not external, which is the only one here."""
+    """Accept only the file format of tables that are not external."""
     at, word = cursor.line_and_column, cursor.name().upper()
     if word != "ALIORC":
         raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
@@ -191,7 +191,7 @@ def _generated(cursor: Cursor) -> Column:
     column = parse_generated(cursor.parenthesised())
     if column is None:
         raise cursor.error(
-            "AUTO PARTITIONED BY takes one TRUNC_TIME of a column and a unit",
+            "AUTO PARTITIONED BY requires one TRUNC_TIME of a column and a unit",
             back=1,
             advice="write (trunc_time(d, 'day') as pt)",
         )
@@ -199,7 +199,7 @@ def _generated(cursor: Cursor) -> Column:
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
-    """Parse what follows ``[RANGE] CLUSTERED BY``; it does not affect how rows are stored."""
+    """Parse what follows ``[RANGE] CLUSTERED BY``, which does not affect how rows are stored."""
     yield CLUSTERED_BY, cursor.parenthesised()
     if cursor.accept("sorted", "by"):
         cursor.parenthesised()
@@ -209,7 +209,7 @@ def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
 
 
 def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Parse a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
+    """Parse a column list that may have ``PRIMARY KEY (a, b)`` last or after a column's type."""
     at = cursor.line_and_column
     text = cursor.parenthesised()
     inner, kept, keys = Cursor(text), "", list[str]()

@@ -1,4 +1,4 @@
-"""Parses what several kinds of statements share (columns, partitions, lists), and SHOW and DESC."""
+"""Parses SHOW and DESC, and parts that statements share: columns, partitions, lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def columns_of(cursor: Cursor) -> tuple[Column, ...]:
 
 
 def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
-    """Parse ``a bigint, b string comment '…'``, which begins ``at`` a line and column."""
+    """Parse ``a bigint, b string comment '…'``; ``at`` is its line and column, for errors."""
     try:
         return parse_columns(text)
     except ArgumentError as error:
@@ -47,7 +47,7 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
 
 
 def specs(cursor: Cursor) -> tuple[PartitionSpec, ...]:
-    """Parse any number of ``PARTITION (a='x', b=1)``; each key needs a value."""
+    """Parse any number of ``PARTITION (a='x', b=1)``, in which each key needs a value."""
     found = []
     while cursor.accept("partition"):
         given = items(cursor)

@@ -26,10 +26,10 @@ _CLOCK = re.compile(
 )
 _INFINITE = ("infinity", "-infinity")
 _DUCK = {"DATETIME": "TIMESTAMP_MS", "TIMESTAMP": "TIMESTAMP"}
-_CUT = ("DATETIME",)  # a TIMESTAMP keeps the unit that its value has
+_CUT = ("DATETIME",)  # a TIMESTAMP keeps the unit of its value
 _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
-# Clocks of 64 bits of nanoseconds; DuckDB takes the first and the last one as infinite.
+# Range of 64-bit nanoseconds; DuckDB interprets the first and last value as infinite.
 _FIRST, _LAST = "1677-09-21 00:12:43.145224193", "2262-04-11 23:47:16.854775807"
 
 _YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
@@ -37,20 +37,20 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class SessionClock:
-    """The clock of a session, between text, instants and clock times; ``fine``: nanoseconds."""
+    """Converts between text, instants and a session's clock; ``fine``: in nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Make an instant of text or a clock time; ``strict``: other text is an error, not null."""
+        """Convert text or a clock time to an instant; ``strict``: raise for invalid text."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            if isinstance(node.parent, (exp.Alias, exp.Select)):  # nothing else gives it a type
+            if isinstance(node.parent, (exp.Alias, exp.Select)):  # no other operand types it
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
             kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
@@ -59,14 +59,14 @@ class SessionClock:
             wrap(node, lambda clock: self._of_clock(clock, wanted))
 
     def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
-        """Make an instant of what a cast converts, in place of the cast."""
+        """Replace a cast by the conversion of its operand to an instant."""
         if is_text:
             wrap(node, lambda one: self._of_text(one.this, wanted, type(one)))
         elif not self.is_utc:
             wrap(node, lambda one: self._of_clock(one, wanted))
 
     def cast_fine(self, node: Any, given: str, wanted: str) -> None:
-        """Convert between TIMESTAMP and clock time with all digits, in place of a cast."""
+        """Replace a cast between TIMESTAMP and clock time by one that keeps all digits."""
 
         def made(one: Any) -> Any:
             if given == wanted or self.is_utc:
@@ -76,15 +76,15 @@ class SessionClock:
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
-        """Make a clock time of microseconds, in place of text or a time."""
+        """Replace text or a time by its clock time in microseconds."""
         wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
-        """Make a clock time of the text that a cast converts, with all digits of nanoseconds."""
+        """Replace a cast of text by its clock time with all digits of nanoseconds."""
         wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
-        """Make a clock time of an instant, or its text, in place of it."""
+        """Replace an instant by its clock time, or by the text of its clock time."""
 
         def made(inner: Any) -> Any:
             shown = self._local(inner) if is_instant and not self.is_utc else inner
@@ -93,20 +93,20 @@ class SessionClock:
         wrap(node, made, typed=False)
 
     def show_each(self, node: Any) -> None:
-        """Make clock times of the instants in an array, in place of it."""
+        """Replace an array of instants by the array of their clock times."""
         name = exp.to_identifier("instant")
         each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
         wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
 
     def show_seconds(self, node: Any) -> None:
-        """Show seconds since 1970 in a format, in place of `UnixToStr`."""
+        """Replace `UnixToStr` by the formatted clock time of seconds since 1970."""
         if (form := node.args.get("format")) is None:
-            return  # a call without arguments, for DuckDB to refuse
+            return  # a call without arguments, which DuckDB rejects
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
     def compute(self, node: Any, source: Any, wanted: str) -> None:
-        """Let a node compute with the clock time of an instant, and read its result back."""
+        """Make a node compute with the clock time of an instant, and convert its result back."""
         kept = source.copy()
         self.show(source)
 
@@ -116,7 +116,7 @@ class SessionClock:
         wrap(node, made)
 
     def now(self, node: Any) -> None:
-        """Give the current time a type without a zone, and the current day that of the session."""
+        """Cast the current time to a type without a zone; use the session's current date."""
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
@@ -152,16 +152,15 @@ class SessionClock:
 
 
 def is_read(constant: Any) -> bool:
-    """Whether a text is a time that `constants_in_utc` can read, or infinite."""
+    """Return whether a text is a time that `constants_in_utc` can read, or is infinite."""
     return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
 
 
 def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) -> None:
-    """Rewrite ``cast('…' as timestamp)``, ``datetime '…'`` and their like, in place.
+    """Rewrite time constants, such as ``cast('…' as timestamp)``, in UTC, in place.
 
-    A constant that meets a DATE or TIMESTAMP_NTZ column stays what a clock shows; a date that
-    meets a time is its midnight. ``types`` are the types of columns by their names in
-    lower case.
+    A constant compared with a DATE or TIMESTAMP_NTZ column is not converted; a date compared with
+    a time column becomes its midnight. ``types`` are the column types by lower-case name.
     """
     zone = zone_of(name)
     _split_ranges(query)
@@ -177,7 +176,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Write ``column between a and b`` as two comparisons: each constant has its own unit."""
+    """Rewrite ``column between a and b`` as two comparisons, whose constants may differ in unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):
@@ -187,7 +186,7 @@ def _split_ranges(query: Any) -> None:
 
 
 def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
-    """Write a constant as UTC, unless the columns that it meets have no time zone."""
+    """Rewrite a constant in UTC, unless it is compared with columns without a time zone."""
     kinds = exp.DataType.Type
     if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
         node.to.set("this", kinds.TIMESTAMP)
@@ -195,13 +194,13 @@ def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
     if node.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
         return
     if met and met <= _CLOCKS:
-        forget(node)  # a clock time: the column that it meets stays one, too
+        forget(node)  # a clock time, so the column is not converted either
     else:
         node.this.set("this", _in_utc(found, zone))
 
 
 def _fit(node: Any, column: Any | None) -> None:
-    """Keep nanoseconds, which DuckDB's TIMESTAMP lacks, and times that its TIMESTAMP_NS lacks."""
+    """Choose the DuckDB type of a constant: TIMESTAMP_NS for nanoseconds, otherwise TIMESTAMP."""
     kinds = exp.DataType.Type
     found = _CLOCK.fullmatch(node.this.this)
     if found is None or node.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
@@ -217,12 +216,12 @@ def _fit(node: Any, column: Any | None) -> None:
 
 
 def _is_far(text: str) -> bool:
-    """Whether a time in UTC is outside of the years that nanoseconds have."""
+    """Return whether a UTC time is outside the range of nanoseconds."""
     return not _FIRST[:19] <= text.replace("T", " ")[:19] <= _LAST[:19]
 
 
 def _in_micros(column: Any | None) -> None:
-    """Compare a column in microseconds."""
+    """Convert a column to microseconds for a comparison, in place."""
     if column is not None and not isinstance(column.parent, exp.In):
         column.replace(call("mc_micros", column.copy()))
 
@@ -236,16 +235,16 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
             with_advice(
                 f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
                 "the year 9999 in UTC",
-                f"write a time some hours away from that, or set {ZONE} to UTC",
+                f"use a time at least one day away from that limit, or set {ZONE} to UTC",
             )
         ) from None
     except ValueError:
-        return found[0]  # for DuckDB to refuse
+        return found[0]  # DuckDB rejects it
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"
 
 
 def spell_intervals(query: Any) -> None:
-    """Spell ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB, in place."""
+    """Rewrite ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB."""
     for interval in query.find_all(exp.Interval):
         if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
             continue

@@ -1,7 +1,7 @@
 """Splits SQL text into statements and tokens, with a cursor over them.
 
-Uses sqlglot's Hive tokenizer without keywords, for the statements that the service parses itself
-(DDL, and the head of an INSERT); queries go to sqlglot as text. Pure.
+Uses sqlglot's Hive tokenizer without keywords, for statements that this package parses (DDL and
+the head of an INSERT). Queries are passed to sqlglot as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_SQL = 4 << 20
 _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 _NEAR = 0.75
 _STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "AS")
-# Words of MaxCompute's statements that no dialect of sqlglot knows.
+# Keywords of MaxCompute that no dialect of sqlglot has.
 _OWN_WORDS = """
     ARCHIVE AUTO BUCKETS CHANGEOWNER CLONE DISABLE ENABLE EXPORT HISTORY INSTANCES LIFECYCLE LIST
     LOAD MATERIALIZED MODEL OWNER PACKAGE PURGE READ RESOURCE RESOURCES RESTORE SMALLFILES TUNNEL
@@ -29,7 +29,7 @@ _OWN_WORDS = """
 
 @cache
 def _keywords() -> frozenset[str]:
-    """Return the words that some SQL statement or clause begins with, in upper case."""
+    """Return the words that can start a SQL statement or clause, in upper case."""
     from sqlglot.dialects.hive import Hive
 
     known = (*Hive.Tokenizer.KEYWORDS, *Hive.Parser.PROPERTY_PARSERS, *Hive.Parser.ALTER_PARSERS)
@@ -37,7 +37,7 @@ def _keywords() -> frozenset[str]:
 
 
 def is_keyword(word: str) -> bool:
-    """Return whether a word, in upper case, is known to SQL: it is probably not misspelt."""
+    """Return whether an upper-case word is a SQL keyword, and so probably not misspelt."""
     return word in _keywords()
 
 
@@ -47,10 +47,10 @@ def _tokenizer() -> Any:
     from sqlglot.dialects.hive import Hive
 
     changes = {
-        "KEYWORDS": {},  # every word is a word
-        "COMMANDS": set(),  # sqlglot would take the rest of a SHOW for one text
+        "KEYWORDS": {},  # treat all words alike
+        "COMMANDS": set(),  # sqlglot would return the rest of a SHOW as one token
         "NUMERIC_LITERALS": {},
-        "STRING_ESCAPES": ["\\", "'", '"'],  # a doubled quote is one, too
+        "STRING_ESCAPES": ["\\", "'", '"'],  # doubled quotes escape too
     }
     return partial(type("Tokenizer", (Hive.Tokenizer,), changes), dialect=Hive())
 
@@ -81,10 +81,10 @@ def statements(source: str) -> list[Cursor]:
 
 
 class Cursor:
-    """Walks over the tokens of one statement, or of a part of it.
+    """A position in the tokens of one statement, or of a part of it.
 
-    ``source`` is the whole text, in which errors name their place. ``tokens`` are by default those
-    of all of it; ``end`` is the position after the last one, where there may be none.
+    ``source`` is the whole text, to which the places in errors refer. ``tokens`` are by default
+    all its tokens; ``end`` is the position after the last one, for a part without tokens.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -102,23 +102,23 @@ class Cursor:
 
     @property
     def rest(self) -> str:
-        """The text from the next token on."""
+        """The text starting at the next token."""
         return self._text[self.place : self._end]
 
     @property
     def placed(self) -> str:
-        """The text from the next token on, with blanks for all before it: places stay the same."""
+        """The text with all before the next token blanked, so that places stay the same."""
         before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
         return before + self.rest
 
     def take(self, text: str) -> str:
-        """Consume all tokens, and return the text that was made of them."""
+        """Consume all tokens, and return ``text``, which the caller built from them."""
         self._at = len(self._tokens)
         return text
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The next tokens that are words, at most two, in upper case."""
+        """The next one or two tokens in upper case, as far as they are words."""
         found = []
         for token in self._tokens[self._at : self._at + 2]:
             if token.token_type.name != "VAR" or not token.text.isalpha():
@@ -145,7 +145,7 @@ class Cursor:
         )
 
     def accept(self, *words: str) -> bool:
-        """Consume these words or signs if they come next; return whether they did."""
+        """Consume the next tokens if they are these words or signs; return whether they were."""
         found = self.peek(*words)
         if found:
             self._at += len(words)
@@ -154,12 +154,12 @@ class Cursor:
         return found
 
     def expect(self, *words: str) -> None:
-        """Consume these words or signs, which must come next."""
+        """Consume these words or signs; raises a parse error if other tokens are next."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
     def one_of(self, *words: str) -> str:
-        """Consume one of these words, which must come next."""
+        """Consume and return one of these words; raises a parse error for another token."""
         for word in words:
             if self.accept(word):
                 return word
@@ -184,7 +184,7 @@ class Cursor:
         return self.listed(self.name, ".")
 
     def listed(self, read: Callable[[], T], sign: str = ",") -> tuple[T, ...]:
-        """Consume what ``read`` does, once or more, with a sign between."""
+        """Call ``read`` one or more times, consuming a sign between; return the results."""
         found = [read()]
         while self.accept(sign):
             found.append(read())
@@ -212,7 +212,7 @@ class Cursor:
         return self._text[start : self._tokens[self._at - 1].start]
 
     def inner(self) -> Cursor:
-        """Consume a balanced ``( … )`` and return a cursor over what is inside."""
+        """Consume a balanced ``( … )`` and return a cursor over its content."""
         self.expect("(")
         first, depth = self._at, 1
         while depth:
@@ -221,7 +221,7 @@ class Cursor:
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Consume up to one of these words or signs, outside of ``( … )`` and ``CASE … END``."""
+        """Consume and return the text up to a word or sign outside ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
             depth += 1 if self.peek("case") else -1 if self.peek("end") else 0
@@ -232,22 +232,22 @@ class Cursor:
         return self._text[start:end]
 
     def end(self) -> None:
-        """Check that no tokens are left."""
+        """Raise a parse error if tokens are left."""
         if self.words and is_keyword(self.words[0]):
             raise self.lacks(self.words)
         if not self.at_end:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for words that are not read here; suggest a ``known`` one if near."""
+        """Return the error for unsupported words; suggests a similar ``known`` word."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and not is_keyword(words[0]):
             return self.error(
-                f"{words[0]} cannot be read here",
+                f"{words[0]} is not expected here",
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
         shown = [words[0], *(w for w in words[1:] if is_keyword(w) and w not in _STATEMENTS)]
-        # the first words of the statement, at most two, up to the name that it is about
+        # the first words of the statement, at most two, up to the object's name
         text, kind = " ".join(shown), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"
@@ -256,7 +256,7 @@ class Cursor:
         return faults.lacks(text, is_sure=is_keyword(words[0]), at=self.line_and_column)
 
     def unexpected(self, expected: str, known: Iterable[str] = ()) -> Exception:
-        """Return the error for what comes next: words that are not read here, or anything else."""
+        """Return the error for the next token: unsupported words, or unexpected text."""
         if self.words:
             return self.lacks(self.words, known=known)
         return self.error(f"expected {expected}")

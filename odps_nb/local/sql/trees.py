@@ -1,4 +1,4 @@
-"""Reads and changes sqlglot's trees: operands, choices, places, calls, and marks of nodes."""
+"""Inspects and changes sqlglot trees: operands, branches, places, calls and node marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""Key of a node's ``meta`` by which its type is found; -1 if its type is unknown."""
+"""Key in a node's ``meta`` of the number that identifies its type; -1 if unknown."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -16,7 +16,7 @@ ARITHMETIC: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Return a call of a function of DuckDB, or of a macro."""
+    """Return a call of a DuckDB function or macro."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -26,17 +26,17 @@ def cast(value: Any, name: str, kind: Any = exp.Cast) -> Any:
 
 
 def type_name(kind: Any) -> str:
-    """Return the name of sqlglot's type, such as ``DATETIME``; empty if it has none."""
+    """Return the name of a sqlglot type, such as ``DATETIME``; ``""`` if there is none."""
     return str(getattr(getattr(kind, "this", None), "name", ""))
 
 
 def forget(node: Any) -> None:
-    """Make the type of a node unknown: what was found for it holds no longer."""
+    """Mark the type of a node as unknown, because the node was changed."""
     node.meta[MARK] = -1
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Put an expression in the place of a node; it gets its type, unless ``typed=False``."""
+    """Replace a node by an expression of it, which keeps the node's type if ``typed``."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)
@@ -45,7 +45,7 @@ def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: b
 
 
 def place_of(node: Any) -> tuple[int, int]:
-    """Return line and column of a node's first character; 1, 1 if it is not known."""
+    """Return the line and column of a node's first character; (1, 1) if unknown."""
     meta = node.meta
     if "col" not in meta:
         return 1, 1
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield operands of one type; ``computed``: also of arithmetic, CASE, IF and COALESCE."""
+    """Yield groups of operands that must have one type; ``computed`` includes arithmetic etc."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
@@ -75,7 +75,7 @@ def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
 
 
 def choices(node: Any) -> list[Any]:
-    """Return the values of which a CASE, IF, NVL2, DECODE or COALESCE returns one."""
+    """Return the possible results of a CASE, IF, NVL2, DECODE or COALESCE."""
     if isinstance(node, exp.Coalesce):
         return [node.this, *node.expressions]
     if isinstance(node, (exp.If, exp.Nvl2)) and not isinstance(node.parent, exp.Case):
@@ -90,7 +90,7 @@ def choices(node: Any) -> list[Any]:
 
 
 def looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield the values of IN with those that its query gives; nothing for other nodes."""
+    """Yield the left value of ``IN (SELECT …)`` with each column of the subquery, in groups."""
     if isinstance(node, exp.In) and node.args.get("query") is not None:
         given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         rows = [given, *branches(node.args["query"])]
@@ -99,7 +99,7 @@ def looked_up(node: Any) -> Iterator[list[Any]]:
 
 
 def leaves(query: Any) -> Iterator[Any]:
-    """Yield the queries that a set operation combines, without their brackets."""
+    """Yield the queries that a set operation combines, without parentheses."""
     if isinstance(query, exp.SetOperation):
         yield from leaves(query.left)
         yield from leaves(query.right)
@@ -110,7 +110,7 @@ def leaves(query: Any) -> Iterator[Any]:
 
 
 def branches(query: Any) -> Iterator[list[Any]]:
-    """Yield what each SELECT of a query gives; an empty list for one with a star."""
+    """Yield the output expressions of each SELECT of a query; ``[]`` for one with a star."""
     for one in leaves(query):
         if isinstance(one, exp.Select):
             yield [] if one.is_star else [shown.unalias() for shown in one.expressions]

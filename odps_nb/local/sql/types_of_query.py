@@ -1,7 +1,7 @@
-"""Finds the MaxCompute types of the expressions of a query, with sqlglot's own inference.
+"""Infers the MaxCompute types of the expressions in a query with sqlglot's annotator.
 
-A copy of the query is qualified and annotated; what was found is looked up by node of the
-original. An expression whose type cannot be found has none: it is left as it is written.
+A copy of the query is qualified and annotated; its types are looked up by nodes of the original.
+Expressions whose type cannot be inferred have none, and are not converted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from odps_nb.wire.type_text import format_type
 Digits = tuple[int, int]
 """Precision and scale of a DECIMAL."""
 _DIGITS, _SCALE = 38, 18
-# Types whose names the parser does not read, or reads as another type.
+# Types whose names the parser cannot read or reads as a different type.
 _AS_TEXT = {TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR}
 _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BLOB}
 _OF_MAPS = ("MAP_KEYS", "MAP_VALUES")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _KINDS = exp.DataType.Type
-# What functions of MaxCompute return whose names are only names to the parser.
+# Result types of MaxCompute functions that the parser does not know.
 _RETURNS = {
     name: kind
     for kind, names in {
@@ -43,35 +43,35 @@ _RETURNS = {
 
 
 class Types:
-    """The types of the nodes of one query; ``results`` are the names of those of its columns."""
+    """The types of the nodes of one query; ``results`` are those of its result columns."""
 
     def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
         self.results = tuple(type_name(one.type) for one in results)
 
     def name(self, node: Any) -> str:
-        """Return the name of a type, such as ``DATETIME``; empty if it is unknown."""
+        """Return the name of a node's type, such as ``DATETIME``; ``""`` if unknown."""
         return type_name(self._of(node))
 
     def element(self, node: Any) -> str:
-        """Return the name of the type of the elements of an array; empty if it is none."""
+        """Return the name of an array's element type; ``""`` if the node is not an array."""
         found = self._of(node)
         return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return precision and scale of a DECIMAL, or of one that an integer fits."""
+        """Return the precision and scale of a DECIMAL, or of a DECIMAL that fits an integer."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))
 
     def _of(self, node: Any) -> Any:
-        meta = getattr(node, "meta", {})  # an argument may be missing, or be a name
+        meta = getattr(node, "meta", {})  # an argument may be missing or a string
         return self._found.get(meta.get(MARK, -1))
 
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
-    """Return the types of a query over tables that are named by the keys of ``tables``."""
-    members = {}  # by the mark of a name: st.a is a column to the parser, and a member later
+    """Return the types of a query; ``tables`` are its tables by name in the query."""
+    members = {}  # by mark: the parser reads the member st.a as a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -83,7 +83,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     try:
         typed = sql_parser.annotate(query, columns, _annotating())
     except (SqlglotError, RecursionError):
-        return Types({})  # DuckDB, or who writes the query for it, says what is wrong
+        return Types({})  # translation or DuckDB will report the error
     elements = _exploded(typed)
     found = {
         n.meta[MARK]: elements.get((getattr(n, "table", ""), n.name.casefold()), n.type)
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the types of the columns of LATERAL VIEW by alias and name; sqlglot errs on them."""
+    """Return the column types of LATERAL VIEWs by (alias, name), which sqlglot gets wrong."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -113,7 +113,7 @@ def _exploded(query: Any) -> dict[tuple[str, str], Any]:
 
 
 def _variables(query: Any) -> dict[int, Any]:
-    """Return the types of the variables of functions over the elements of an array, by mark."""
+    """Return the types of lambda variables over array elements, by mark."""
     found = {}
     for function in query.find_all(exp.Lambda):
         kind: Any = getattr(function.parent.this, "type", None)
@@ -126,18 +126,18 @@ def _variables(query: Any) -> dict[int, Any]:
 
 
 def quotient_type(left: Digits, right: Digits) -> Digits:
-    """Return precision and scale of a quotient: Hive's rule, within the limits of MaxCompute."""
+    """Return the precision and scale of a quotient: Hive's rule within MaxCompute's limits."""
     scale = min(_SCALE, max(6, left[1] + right[0] + 1))
     return min(_DIGITS, left[0] - left[1] + right[1] + scale), scale
 
 
 def average_type(of: Digits) -> Digits:
-    """Return precision and scale of an average: four digits more on both sides, as in Hive."""
+    """Return the precision and scale of an average: four more digits on both sides (Hive)."""
     return min(_DIGITS, of[0] + 4), min(_SCALE, of[1] + 4)
 
 
 def product_type(left: Digits, right: Digits) -> Digits:
-    """Return the type of a product: at most 18 digits after the point, or those of a factor."""
+    """Return the type of a product: a scale of at most 18, or that of a factor if larger."""
     scale = min(left[1] + right[1], max(_SCALE, left[1], right[1]))
     return min(_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
@@ -149,7 +149,7 @@ def _sum_type(left: Digits, right: Digits) -> Digits:
 
 @cache
 def _annotating() -> Any:
-    """Return the dialect with the types of MaxCompute's functions and of DECIMAL arithmetic."""
+    """Return the dialect, extended by MaxCompute's function types and DECIMAL arithmetic."""
     base = maxcompute_dialect()
     rules: dict[Any, Callable[[Any], Any]] = {
         exp.Anonymous: _called,
@@ -181,7 +181,7 @@ def _annotating() -> Any:
     return type("Annotating", (base,), {"EXPRESSION_METADATA": base.EXPRESSION_METADATA | made})
 
 
-# Each rule returns the type of a node; ``None`` leaves it to sqlglot.
+# Each rule returns the type of a node, or ``None`` for sqlglot's default.
 
 
 def _computed(rule: Callable[[Digits, Digits], Digits], node: Any) -> Any:
@@ -229,7 +229,7 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return text if one of the values is text and another an instant; else the instant's type."""
+    """Return text if the values have both text and instants, otherwise the instant's type."""
     kinds = [one.type for one in choices(node) if one.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
@@ -275,4 +275,4 @@ def _sqlglot_type(odps: OdpsType) -> Any:
     try:
         return exp.DataType.build(text, dialect=maxcompute_dialect())
     except SqlglotError:
-        return exp.DataType.build("unknown")  # nested, with one of those inside
+        return exp.DataType.build("unknown")  # nested types with an unreadable one inside

@@ -1,10 +1,10 @@
-"""A process that runs queries for the service, and may be killed at any moment.
+"""A process that runs queries for the service and may be killed at any time.
 
-DuckDB functions that build long texts cannot be interrupted, and their memory is not counted. So
-queries run here: one that takes too much memory or time ends this process, and nothing else.
+DuckDB functions that build long texts cannot be interrupted, and DuckDB does not count their
+memory. A query that exceeds its memory or time limit therefore ends only this process.
 
-stdin has requests ({"do": …} and a pickle of what it needs, from our own parent alone), stdout the
-answers, with an Arrow stream of some rows as data. The process ends with stdin.
+The parent process writes requests to stdin ({"do": …} and pickled arguments) and reads responses
+with Arrow streams from stdout. The process exits when stdin is closed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MIB = 1 << 20
 
 
 def main() -> None:
-    """Answer requests until stdin ends; arguments: MiB of memory, folder to spill into."""
+    """Handle requests until stdin is closed; arguments: memory in MiB, spill folder."""
     hide_pandas()
     limit, spill = int(sys.argv[1]) * _MIB, Path(sys.argv[2])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -44,7 +44,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
     die_first()
     threading.Thread(target=_watch, args=(limit,), daemon=True).start()
-    # DuckDB counts most of what it takes; a third is left for what it does not
+    # DuckDB counts most of its memory; a third is reserved for uncounted memory
     duck = Duck(macros=MACROS, memory=f"{limit // _MIB * 2 // 3}MiB", spill=spill)
     while True:
         _query(duck, requests, answers, str(spill))
@@ -54,16 +54,16 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
     try:
         while True:
             request, what = unpack(source)
-            # the other end of the pipe is the process that started us
+            # only the parent process can write to this pipe
             requests.put({**request, **pickle.loads(what)})  # noqa: S301
     finally:
-        os._exit(0)  # at the end of the pipe, also in the middle of a request
+        os._exit(0)  # exits even during a request
 
 
 def _query(
     duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO, spill: str
 ) -> None:
-    """Answer the requests of one query: some to describe or run a text, then ``end``."""
+    """Handle the requests of one query: ``describe`` and ``run``, then ``end``."""
     has_failed = False
     with duck.connection() as connection:
         while (request := requests.get())["do"] != "end":
@@ -77,7 +77,7 @@ def _query(
                     for rows in _rows(connection, request["sql"]):
                         _send(answers, {}, rows)
                 answer: dict[str, Any] = {"done": True}
-            except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
+            except Exception as error:  # noqa: BLE001 - the parent raises it
                 said = (str(error).strip() or type(error).__name__).splitlines()[0]
                 answer, has_failed = {"failed": said.replace(spill, "the spill folder")}, True
             _send(answers, answer)
@@ -87,7 +87,7 @@ def _query(
 
 
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
-    """Make a table known; a query fails when it uses a column that is `unread`."""
+    """Register a table; queries that use a column in `unread` raise an error."""
     unread = rows.unread
     if not unread:
         connection.register(name, rows.open())
@@ -117,7 +117,7 @@ def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
         if batch.nbytes > MAX_ROW:
             raise ValueError(
                 f"Out of Range Error: a row of the result has {batch.nbytes} bytes; "
-                f"at most {MAX_ROW} are taken"
+                f"the maximum is {MAX_ROW}"
             )
         yield _stream(reader.schema, [batch])
 
@@ -136,7 +136,7 @@ def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview 
 
 
 def _watch(limit: int) -> None:
-    """End the process when it exceeds its memory; DuckDB's own limit misses long texts."""
+    """Exit the process if it exceeds its memory limit; DuckDB's limit ignores long texts."""
     pause = threading.Event()
     while not pause.wait(LOOK_EVERY):
         if _memory() > limit:
@@ -144,7 +144,7 @@ def _watch(limit: int) -> None:
 
 
 def _memory() -> int:
-    """Return the memory of this process in bytes (its peak on systems that report only that)."""
+    """Return the memory of this process in bytes, or its peak if the system reports only that."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - every 20 ms
             _, resident, shared = file.read().split()[:3]

@@ -1,7 +1,7 @@
-"""A cache of row files as uncompressed Arrow, which is memory-mapped and needs no decoding.
+"""A cache of row files as uncompressed Arrow files, which are memory-mapped and not decoded.
 
-The Parquet files are authoritative; the cache has a limit in bytes, and any of its files may be
-missing. They are not flushed to disk: after an unclean stop they are all deleted.
+The Parquet files are authoritative; the cache is limited in bytes, and any cached file may be
+missing. Cached files are not flushed to disk, so all are deleted after an unclean stop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 MAPPED = 1 << 30
-"""Bytes of files that stay mapped; the system takes the memory back when it needs it."""
+"""Bytes of files that stay mapped; the system reclaims the memory when it needs it."""
 FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """The cache in one folder: at most ``limit`` bytes and a quarter of the free disk."""
+    """The cache in one folder: at most ``limit`` bytes and a quarter of the free disk space."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class ArrowCache:
             self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)
 
     def admit(self, name: str, work_file: Path) -> None:
-        """Move a finished Arrow file of a row file into the cache, if it is worth it and fits."""
+        """Move a finished Arrow file into the cache, or delete it if it is not worth caching."""
         size = work_file.stat().st_size
         if not SMALLEST <= size <= self._limit:
             work_file.unlink()
@@ -59,7 +59,7 @@ class ArrowCache:
             self._sizes[name] = size
 
     def open(self, name: str) -> pa.BufferReader | None:
-        """Return the Arrow file of a row file, or ``None``; it stays mapped for a while."""
+        """Return the mapped Arrow file of a row file, or ``None`` if it is not cached."""
         with self._lock:
             if name not in self._sizes:
                 return None
@@ -68,14 +68,14 @@ class ArrowCache:
             if content is None:
                 try:
                     content = pa.memory_map(str(self._path(name))).read_buffer()
-                except FileNotFoundError:  # deleted meanwhile
+                except FileNotFoundError:  # deleted concurrently
                     return None
                 self._keep(name, content)
             self._mapped.move_to_end(name)
         return pa.BufferReader(content)
 
     def drop(self, name: str) -> None:
-        """Remove a row file from the cache; who reads it has it to the end."""
+        """Remove a row file from the cache; running reads keep their mapping."""
         with self._lock:
             self._forget(name)
 

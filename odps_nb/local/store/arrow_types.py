@@ -1,8 +1,8 @@
-"""MaxCompute types as Arrow types, on disk and on the wire; values of partition keys.
+"""Arrow types of MaxCompute types, on disk and on the wire; values of partition keys.
 
-Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years exceed nanoseconds,
+On disk: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in files with years outside the ns range,
 intervals as ``duration[ns]`` and ``int64`` months, BLOB as the base64 text of its reference. A read
-session may ask for other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
+session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def arrow_type(
     timestamp_unit: TimeUnit = TimeUnit.NANO,
     datetime_unit: TimeUnit = TimeUnit.MILLI,
 ) -> pa.DataType:
-    """Return the Arrow type of a MaxCompute type; 400 for types that Arrow reads do not support."""
+    """Return the Arrow type of a MaxCompute type; raises 400 if Arrow reads do not support it."""
 
     def of(inner: OdpsType) -> pa.DataType:
         return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
@@ -69,7 +69,7 @@ def arrow_type(
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
     found = _PLAIN.get(odps.code)
     if found is None:
-        raise faults.invalid(f"the type {odps.code.name} is not supported here")
+        raise faults.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
     return found
 
 
@@ -84,14 +84,14 @@ def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
 
 
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
-    """Return the Arrow schema of columns, in their order."""
+    """Return the Arrow schema of columns, in the given order."""
     return pa.schema([arrow_field(column, **units) for column in columns])
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert stored values to the time units of a session, rounding times down.
 
-    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in nanoseconds.
+    Raises ``ODPS-0422214`` for a time outside the unit's range, such as the year 9999 in ns.
     """
     if array.type.equals(target):
         return array
@@ -107,17 +107,17 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def seconds_and_nanos(array: pa.Array) -> pa.Array:
-    """Return times or durations as structs; nanoseconds count forward, also before 1970."""
+    """Return times or durations as structs of seconds and non-negative nanoseconds."""
     unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
     seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
     nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
-    absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
+    absent = nulls.to_numpy(zero_copy_only=False)  # the vendor's client checks only the fields
     parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
     return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
 
 
 def check_listable(text: str, key: str) -> None:
-    """Fail with 400 unless XML, as in lists of partitions, can hold the value."""
+    """Raise 400 unless the value can be represented in XML, as lists of partitions are."""
     if not text or not has_spelling(text):
         problem = "contains a character that XML cannot hold" if text else "is empty"
         raise faults.invalid(
@@ -126,23 +126,23 @@ def check_listable(text: str, key: str) -> None:
 
 
 def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
-    """Return the value of a partition key as an Arrow scalar; 400 if the text is not valid."""
+    """Return the value of a partition key as an Arrow scalar; raises 400 for invalid text."""
     try:
         return pa.scalar(text, pa.string()).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise faults.invalid(
-            f"{text!r} is not a value of the partition key {key!r} ({target})",
+            f"{text!r} is not a valid value of the partition key {key!r} ({target})",
             code="InvalidPartitionSpec",
         ) from None
 
 
 def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
-    """Return the value repeated for each row."""
+    """Return an array that repeats the value of a partition key for each row."""
     return pa.repeat(constant(text, target, key), rows)
 
 
 def spelled(array: pa.Array, key: str) -> pa.Array:
-    """Return partition values as the text that names partitions; 400 for null."""
+    """Return partition values as the text used in partition names; raises 400 for null."""
     if array.null_count:
         raise faults.invalid(
             f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"

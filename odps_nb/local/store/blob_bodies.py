@@ -1,4 +1,4 @@
-"""Decodes bodies of blob uploads and encodes those of downloads.
+"""Decodes the bodies of blob uploads and encodes the bodies of downloads.
 
 See ``docs/protocol.md`` sections 6.1 to 6.4.
 """
@@ -37,7 +37,7 @@ MAX_BLOB = 1 << 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One blob inside a pack: position, size, media type and name; MD5 of one sent alone."""
+    """One blob inside a pack: offset, size, media type, name, and MD5 if uploaded singly."""
 
     start: int
     size: int
@@ -50,14 +50,14 @@ class Piece:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Make a pack of the body of a single upload; without a coding the file itself is used."""
+    """Make a pack from the body of a single upload; an uncoded file is used unchanged."""
     with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack of a batch upload, its decoded body; verifies the footers of the frames in it."""
+    """Make a pack from the decoded body of a batch upload; verifies the footers of its frames."""
     with _unpacked(body, work, coding):
         return [
             Piece(
@@ -72,7 +72,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode the body into the work file, which is deleted where its content is refused."""
+    """Decode the body into the work file, which is deleted if the ``with`` block fails."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -89,7 +89,7 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
 
 
 def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
-    """Make a pack of blobs in memory, given as (data, content type, file name)."""
+    """Make a pack from in-memory blobs, given as (data, content type, file name)."""
     pieces, start = [], 0
     with work.open("wb") as target:
         for data, content_type, file_name in blobs:
@@ -106,7 +106,7 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a download of blobs, given with their packs."""
+    """Yield the body of a blob download; each blob is given with the path of its pack."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
@@ -158,7 +158,7 @@ def _frame(frame: FrameEncoder, data: Iterator[bytes]) -> Iterator[bytes]:
 def encoded(
     chunks: Iterable[bytes | memoryview], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Compress a whole body."""
+    """Yield a body compressed with a content coding."""
     coder = encoder(coding)
     for chunk in chunks:
         if ready := coder.feed(chunk):
@@ -168,7 +168,7 @@ def encoded(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramedBlob:
-    """The data of one frame: its place in the file, in bytes, its header and its footer."""
+    """The data of one frame: its byte offset and size in the file, its header and footer."""
 
     start: int
     size: int
@@ -177,7 +177,7 @@ class FramedBlob:
 
 
 def framed_blobs(path: Path) -> Iterator[FramedBlob]:
-    """Yield the blobs of a file of frames, in order; a `ProtocolError` where it is damaged."""
+    """Yield the blobs of a file of frames, in order; raises `ProtocolError` if it is damaged."""
     memory = memoryview(bytearray(READ_BYTES))
     with path.open("rb", buffering=READ_BYTES) as opened:
         file = _File(opened, os.fstat(opened.fileno()).st_size)
@@ -186,7 +186,7 @@ def framed_blobs(path: Path) -> Iterator[FramedBlob]:
 
 
 class _File:
-    """A file of frames that is read from its beginning on."""
+    """Reads a file of frames sequentially."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size

@@ -1,8 +1,8 @@
 """Blobs: packs on disk, references in rows, bodies for downloads (``docs/protocol.md`` section 6).
 
-An upload becomes one pack file. A reference identifies a row of the catalogue and holds a secret:
-``ff · id (8 bytes) · secret (8 bytes)``. No text begins with its first byte, so that raw references
-and their base64 text cannot be confused.
+Each upload is stored as one pack file. A reference identifies a row of the catalog and contains a
+secret: ``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so that raw
+references cannot be confused with base64 text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOOKUP = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob(Piece):
-    """A blob on disk; ``secret`` appears nowhere but in the reference."""
+    """A blob on disk; ``secret`` is only ever sent as part of the reference."""
 
     blob_id: int
     secret: bytes = field(repr=False)
@@ -46,12 +46,12 @@ class StoredBlob(Piece):
 
     @property
     def reference(self) -> BlobReference:
-        """The token that names the blob."""
+        """The token that identifies the blob."""
         return BlobReference.from_raw(b"\xff" + self.blob_id.to_bytes(8, "big") + self.secret)
 
 
 class BlobStore:
-    """Stores uploads, finds references, makes download bodies."""
+    """Stores uploads, resolves references and encodes download bodies."""
 
     def __init__(self, database: Database, folder: DataFolder, clock: Callable[[], float]) -> None:
         self._db, self._folder, self._clock = database, folder, clock
@@ -72,7 +72,7 @@ class BlobStore:
     def store_bytes(
         self, blobs: Iterable[tuple[bytes, str, str]], project: str
     ) -> list[StoredBlob]:
-        """Store blobs in memory, given as (data, content type, file name)."""
+        """Store in-memory blobs, given as (data, content type, file name)."""
         work = self._folder.work_file(".pack")
         return self._keep(work, pack_bytes(blobs, work), project)
 
@@ -98,7 +98,7 @@ class BlobStore:
     # -- references and downloads ------------------------------------------------------------
 
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
-        """Return the blobs in the order of the references; 404 for an unknown one."""
+        """Return the blobs in the order of the references; raises 404 for an unknown one."""
         keys = [_key(reference.raw) for reference in references]
         found = self._look_up([key for key in keys if key is not None])
         result = []
@@ -125,7 +125,7 @@ class BlobStore:
         raw = [None if value is None else _raw(value) for value in array.to_pylist()]
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
-            raise faults.invalid("a BLOB column holds a value that is not a blob reference")
+            raise faults.invalid("a BLOB column contains a value that is not a blob reference")
         known = self._look_up(key for key in keys if key is not None)
         texts: list[bytes | None] = []
         for key in keys:
@@ -134,28 +134,28 @@ class BlobStore:
                 continue
             if key not in known:
                 raise faults.invalid(
-                    "a BLOB column holds a reference that this service does not know"
+                    "a BLOB column contains a reference that is unknown to this service"
                 )
             used.add(key[0])
             texts.append(known[key].reference.token.encode("ascii"))
         return pa.array(texts, pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record that a row file refers to blobs: they are kept as long as the file."""
+        """Record which blobs a row file references; they are kept as long as the file."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
                 db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
     def collect(self) -> int:
-        """Delete packs without a blob in any row file, unless they are fresh; return how many."""
+        """Delete old packs whose blobs no row file references; return how many."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # a file that is there is on its way into the catalogue
+            # an existing file is about to be added to the catalog
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],
@@ -173,7 +173,7 @@ class BlobStore:
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression
     ) -> Generator[bytes | memoryview, None, None]:
-        """Yield the body of a download of these blobs."""
+        """Yield the body of a download of ``blobs``."""
         return download_body([(self._folder.blob_pack(b.pack), b) for b in blobs], coding)
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of projects, schemas, tables and partitions; names are case-insensitive."""
+"""The catalog of projects, schemas, tables and partitions; names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Catalog:
     # -- projects and schemas -----------------------------------------------------------------
 
     def add_project(self, name: str, *, owner: str) -> None:
-        """Create a project with its default schema, unless it exists."""
+        """Create a project and its default schema, unless they exist."""
         now = self._clock()
         with self._db.transaction() as db:
             db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))
@@ -51,7 +51,7 @@ class Catalog:
         return tuple(r["name"] for r in self._db.rows("SELECT name FROM projects ORDER BY name"))
 
     def project(self, name: str) -> tuple[str, float]:
-        """Return owner and creation time of a project; `NotFoundError` if there is none."""
+        """Return a project's owner and creation time; raises `NotFoundError` if it is unknown."""
         row = self._db.row("SELECT owner, created FROM projects WHERE name = ?", name)
         if row is None:
             raise faults.no_such_project(name)
@@ -73,12 +73,12 @@ class Catalog:
             db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
 
     def drop_schema(self, project: str, name: str) -> None:
-        """Remove an empty schema."""
+        """Drop an empty schema."""
         with self._db.transaction() as db:
             if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
                 raise faults.no_such(f"the schema {name!r} cannot be dropped", code="NoSuchSchema")
             if self.tables(project, name):
-                raise faults.invalid_state(f"the schema {name!r} still holds tables")
+                raise faults.invalid_state(f"the schema {name!r} still contains tables")
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
 
     # -- tables -------------------------------------------------------------------------------
@@ -94,11 +94,11 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[StoredTable], object] | None = None,
     ) -> StoredTable:
-        """Create a table and ``fill`` it; 400 ``ObjectAlreadyExists`` if the name is taken."""
+        """Create a table and ``fill`` it; raises 400 ``ObjectAlreadyExists`` if it exists."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()
-        # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
+        # an empty primary-key table has version 1 (live tests of the C++ client: TestIncremental…)
         first = 1 if PRIMARY_KEY in (properties or {}) else 0
         with self._db.transaction() as db:
             self._check_schema(name)
@@ -123,7 +123,7 @@ class Catalog:
             return table
 
     def require_free(self, name: TableName) -> None:
-        """Refuse a name that a table or view has: 400 ``ObjectAlreadyExists``."""
+        """Raise 400 ``ObjectAlreadyExists`` if a table or view has this name."""
         if self.find_table(name) is not None:
             raise faults.invalid(
                 "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
@@ -132,7 +132,7 @@ class Catalog:
             )
 
     def find_table(self, name: TableName) -> StoredTable | None:
-        """Return the table, or ``None``."""
+        """Return the table, or ``None`` if it does not exist."""
         row = self._db.row(
             "SELECT * FROM tables WHERE project = ? AND schema = ? AND name_key = ?",
             name.project,
@@ -142,7 +142,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return the table; `NotFoundError` for the table, its schema or its project."""
+        """Return the table; raises `NotFoundError` if it, its schema or its project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
@@ -150,7 +150,7 @@ class Catalog:
         return found
 
     def stored_table(self, name: TableName) -> StoredTable:
-        """Return a table that has rows of its own; 405 ``MethodNotAllowed`` for a view."""
+        """Return a table that stores rows; raises 405 ``MethodNotAllowed`` for a view."""
         found = self.table(name)
         if found.view is not None:
             raise faults.of_view(name)
@@ -166,7 +166,7 @@ class Catalog:
         view: View,
         replaces: bool,
     ) -> None:
-        """Create a view, in the place of one of that name if it ``replaces``."""
+        """Create a view; with ``replaces``, replace an existing view of that name."""
         with self._db.transaction():
             found = self.find_table(name)
             if replaces and found is not None and found.view is not None:
@@ -175,16 +175,16 @@ class Catalog:
             self.create_table(name, schema, owner=owner, comment=comment, properties=properties)
 
     def table_by_id(self, table_id: int) -> StoredTable:
-        """Return the table of a session; `NotFoundError` if it was dropped meanwhile."""
+        """Return the table of a session; raises `NotFoundError` if it has been dropped."""
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
-            raise faults.no_such_table(f"of id {table_id}")
+            raise faults.no_such_table(f"with id {table_id}")
         return table_of_row(row)
 
     def tables(
         self, project: str, schema: str | None = None, *, prefix: str = ""
     ) -> tuple[StoredTable, ...]:
-        """Return the tables of a schema whose names begin with ``prefix``, by name."""
+        """Return the tables of a schema whose names begin with ``prefix``, sorted by name."""
         self._check_schema(TableName(project=project, schema=schema, table="_"))
         rows = self._db.rows(
             "SELECT * FROM tables WHERE project = ? AND schema = ? ORDER BY name_key",
@@ -194,13 +194,13 @@ class Catalog:
         return tuple(table_of_row(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
 
     def forget_table(self, table: StoredTable) -> None:
-        """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
+        """Remove a table and its partitions from the catalog; ``snapshots`` removes its files."""
         with self._db.transaction() as db:
             for kind in ("partitions", "versions", "version_marks", "tables"):
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a new schema (columns added at the end) and a new schema version of a table."""
+        """Set a table's schema, extended by columns at the end, and increment its version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
@@ -219,7 +219,7 @@ class Catalog:
         lifecycle: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Change name, comment, lifecycle or properties of a table; ``None`` changes nothing."""
+        """Change a table's name, comment, lifecycle or properties; ``None`` keeps a value."""
         if name is not None:
             _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)
@@ -239,7 +239,7 @@ class Catalog:
             raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
-        """Set the times of the last change of partitions, or of the table, to now."""
+        """Set the last-change times of partitions, or of the table, to now."""
         now = self._clock()
         with self._db.transaction() as db:
             if not partitions:
@@ -255,7 +255,7 @@ class Catalog:
     # -- partitions ---------------------------------------------------------------------------
 
     def partitions(self, table: StoredTable) -> tuple[Partition, ...]:
-        """Return the partitions in the order of their values, with their rows, bytes and files."""
+        """Return the partitions, sorted by value, with their numbers of rows, bytes and files."""
         rows = self._db.rows(
             "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
             " COUNT(f.file_id) AS files FROM partitions p LEFT JOIN files f"
@@ -267,7 +267,7 @@ class Catalog:
         return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
 
     def partition(self, table: StoredTable, spec: PartitionSpec) -> Partition:
-        """Return one partition by its whole spec; `NotFoundError` when missing."""
+        """Return one partition by its full spec; raises `NotFoundError` if it is missing."""
         spec = table.spec(spec, whole=True)
         for found in self.partitions(table):
             if found.spec == spec:
@@ -275,7 +275,7 @@ class Catalog:
         raise faults.no_such_partition(spec, table.name)
 
     def ensure_partition(self, table: StoredTable, spec: PartitionSpec) -> tuple[int, bool]:
-        """Return the id of a partition and whether this call made it."""
+        """Create a partition if it is missing; return its id and whether it was created."""
         spec = check_values(table, table.spec(spec, whole=True))
         now, text = self._clock(), spec_text(spec)
         with self._db.transaction() as db:
@@ -296,7 +296,7 @@ class Catalog:
     def rename_partition(
         self, table: StoredTable, partition: Partition, spec: PartitionSpec
     ) -> None:
-        """Give a partition other values; 400 if there is a partition of these values."""
+        """Change a partition's values; raises 400 if a partition with these values exists."""
         text = spec_text(check_values(table, table.spec(spec, whole=True)))
         change = "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?"
         try:
@@ -307,7 +307,7 @@ class Catalog:
             ) from None
 
     def forget_partition(self, partition: Partition) -> None:
-        """Remove a partition from the catalogue (its files: ``snapshots``)."""
+        """Remove a partition from the catalog; ``snapshots`` removes its files."""
         self._db.run("DELETE FROM partitions WHERE partition_id = ?", partition.partition_id)
 
     def _check_schema(self, name: TableName) -> None:

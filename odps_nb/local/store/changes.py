@@ -1,8 +1,8 @@
 """The change log of primary-key tables: what each version changed, row by row.
 
-A commit keeps one row file of changes for each partition that it touched. The catalogue lists these
-files as removed in the version that added them, so that no reader of the table sees them, and pins
-them for as long as the table exists.
+A commit stores one row file of changes for each changed partition. The catalog lists these files
+as removed in the version that added them, so that reads of the table skip them, and pins them
+until the table is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Row indexes of a merge: the rows that stay, and the changes with their operations."""
+    """Row indexes of a merge: the rows to keep, and the changes with their operations."""
 
     kept: np.ndarray
     changed: np.ndarray
@@ -42,10 +42,10 @@ class Merged:
 def merge(
     rows: pa.Table, keys: Sequence[str], deleted: pa.Array, *, old: int, stay: bool
 ) -> Merged:
-    """Find the last row of each key, and whether it inserts, updates or deletes.
+    """Find the last row of each key and whether it is an insert, update or delete.
 
-    ``rows`` has the ``old`` existing rows, then the new ones; ``deleted`` says which remove their
-    key. Existing rows without a new one are kept if they ``stay``; an overwrite removes them.
+    ``rows`` has the ``old`` existing rows, then the new ones; ``deleted`` marks rows that delete
+    their key. With ``stay``, existing rows without a new row are kept; an overwrite drops them.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -75,7 +75,7 @@ def merge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The file of the changes of a version in a partition; ``at`` in seconds of the epoch."""
+    """The file with a version's changes in a partition; ``at`` is in epoch seconds."""
 
     name: str
     version: int
@@ -90,7 +90,7 @@ class ChangeLog:
         self._db, self._ledger = database, Ledger(database, folder)
 
     def keep(self, table: StoredTable, version: int, changes: Sequence[Addition]) -> None:
-        """Store the changes of a version; drops files without rows."""
+        """Store the changes of a version; files without rows are dropped."""
         with self._db.transaction() as db:
             self._db.mark(table.table_id, version, RECORDED)
             for change in changes:
@@ -111,7 +111,7 @@ class ChangeLog:
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
-        409 if a version replaced rows without a record; 404 if it or its partition is gone.
+        Raises 409 if a version replaced rows without a log, 404 if its log or partition is gone.
         """
         upto = min(upto, table.version)
         recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))

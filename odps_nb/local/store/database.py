@@ -1,4 +1,4 @@
-"""The SQLite database of the catalogue: one connection, one lock; and its marks of versions."""
+"""The SQLite database of the catalog, with one connection and one lock; and version marks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from odps_nb.errors import ConfigError
 
 SCHEMA_VERSION = 2
 
-# Marks of versions, kept as long as their table.
+# Marks of versions, stored as long as the table exists.
 # The version removed rows: an overwrite, a dropped partition, a merge by key.
 REPLACED = "replaced"
-# Rows that the version added were removed later, and their files are deleted.
+# Rows added by the version were removed later, and their files have been deleted.
 GONE = "gone"
-# What the version of a primary-key table changed is kept row by row.
+# The change log has the row changes of this version of a primary-key table.
 RECORDED = "recorded"
 
 _TABLES = """
@@ -90,10 +90,10 @@ CREATE TABLE runs (run TEXT PRIMARY KEY);
 
 
 class Database:
-    """The connection to the catalogue; thread-safe. A damaged file is a `ConfigError`.
+    """The connection to the catalog; thread-safe. Raises `ConfigError` for a damaged file.
 
-    If ``durable``, transactions survive a power cut (SQLite's ``synchronous=FULL``); they survive
-    ``kill -9`` in any case.
+    If ``durable``, transactions survive a power failure (SQLite's ``synchronous=FULL``). They
+    always survive ``kill -9``.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
@@ -148,7 +148,7 @@ class Database:
             step()
 
     def after_commit(self, step: Callable[[], None]) -> None:
-        """Call a function after the running transaction has committed, and only then."""
+        """Call a function after the running transaction commits; never if it rolls back."""
         assert self._depth, "there is no transaction"
         self._after.append(step)
 
@@ -164,7 +164,7 @@ class Database:
             return found
 
     def run(self, statement: str, *values: Any) -> int:
-        """Run one statement in a transaction of its own; return the number of rows it changed."""
+        """Run one statement in a transaction; return the number of changed rows."""
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
@@ -177,7 +177,7 @@ class Database:
         )
 
     def marked(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
-        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
+        """Return the versions in ``(after, upto]`` that have this mark, oldest first."""
         rows = self.rows(
             "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
             " AND version <= ? AND mark = ? ORDER BY version",
@@ -199,9 +199,9 @@ class Database:
             return
         if found:
             raise ConfigError(
-                f"the folder was made by another version of the service (layout {found})",
+                f"the folder was created by another version of the service (layout {found})",
                 option="root",
-                hint="serve a new folder, or install the version that made this one",
+                hint="serve a new folder, or install the version that created this one",
             )
         if self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
@@ -212,7 +212,7 @@ class Database:
 
 
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Return (table, column) for all columns in the file."""
+    """Return a (table, column) pair for each column in the file."""
     found = connection.execute(
         "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
         " WHERE t.type = 'table'"
@@ -232,13 +232,13 @@ def _refused(path: Path, error: Exception) -> ConfigError:
     return ConfigError(
         f"{path} cannot be opened: {error}",
         option="root",
-        hint="look at its permissions, the space on its disk, and what else has it open",
+        hint="check its permissions, the free disk space, and which other programs have it open",
     )
 
 
 def _damaged(path: Path, reason: str) -> ConfigError:
     return ConfigError(
-        f"{path} is not a valid catalogue of the service: {reason}",
+        f"{path} is not a valid catalog of the service: {reason}",
         option="root",
-        hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
+        hint=f"restore {path.name} from a backup, or serve an empty folder (nothing was changed)",
     )

@@ -1,17 +1,17 @@
-"""The folder that one service owns: layout, lock, access key, safe file writing.
+"""The folder of one service: layout, lock, access keys, crash-safe file writing.
 
     ROOT/                    0700
-      lock                   held by the process that serves it
+      lock                   locked by the process that serves the folder
       access_key.json        0600: the access keys of this service
-      catalog.sqlite         the catalogue: tables, partitions, visible files
+      catalog.sqlite         the catalog: tables, partitions, visible files
       rows/<id>.parquet      row files
-      hot/<id>.arrow         the same rows, ready to send (a cache)
-      blobs/<id>.pack        the blobs of one upload, and what lay between them
+      hot/<id>.arrow         cached copies of row files in Arrow format
+      blobs/<id>.pack        the body of one blob upload, with its framing
       work/                  unfinished bodies and files
-      unknown/               files that a crash left behind
+      unknown/               files left behind by a crash
 
-Files in ``rows`` and ``blobs`` are written in ``work``, forced to disk and renamed. Their names
-begin with the `DataFolder.run` that made them, which the catalogue notes first (see ``ledger``).
+Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Their names
+begin with the `DataFolder.run` that created them, which the catalog records (see ``ledger``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("odps_nb.local")
 
 ROWS, PACK = ".parquet", ".pack"
 _FINAL_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.(parquet|pack)", re.ASCII)
-# Only what bears a name of ours is ever cleared away: a folder named as root may hold other things.
+# Only files with these names are deleted at the start: the folder may contain the user's files.
 _WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
 
 
@@ -44,10 +44,10 @@ def new_id() -> str:
 
 
 class DataFolder:
-    """A locked service folder, made when missing. `close` releases it; files stay.
+    """A locked service folder, created if missing. `close` unlocks it and keeps the files.
 
-    A second process on the same folder gets a `ConfigError`. If ``durable``, finished files are
-    forced to disk (``fsync``) before they count.
+    Raises `ConfigError` if another process serves the folder. If ``durable``, finished files are
+    synced to disk (``fsync``) before they are published.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
@@ -56,7 +56,7 @@ class DataFolder:
         self.work, self.catalog = self.root / "work", self.root / "catalog.sqlite"
         self.durable = durable
         self.run = secrets.token_hex(4)
-        """The first digits of the names of all files that this object publishes."""
+        """The prefix of the names of all files that this object publishes."""
         self._lock = -1
         try:
             self._open()
@@ -65,7 +65,7 @@ class DataFolder:
             raise ConfigError(
                 f"the folder {self.root} cannot be served: {error.strerror or error}",
                 option="root",
-                hint="name a folder that you can write to, or a new one",
+                hint="pass a writable or a new folder",
             ) from error
         except BaseException:
             self._unlock()
@@ -79,7 +79,7 @@ class DataFolder:
         self.work.mkdir(mode=0o700, exist_ok=True)
         if not self.has_catalog:
             self.make_places()
-        # Whatever was being written when the last process ended was never promised to anybody.
+        # Files that were unfinished when the last process ended belong to no completed request.
         for path in self.work.iterdir():
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -87,7 +87,7 @@ class DataFolder:
         self.starts = StartsCache()
 
     def make_places(self) -> None:
-        """Create the missing folders of data files."""
+        """Create the folders for data files if they are missing."""
         for part in (self.rows, self.blobs):
             part.mkdir(mode=0o700, exist_ok=True)
 
@@ -109,25 +109,25 @@ class DataFolder:
         return self.work / f"{new_id()}{suffix}"
 
     def publish(self, work_file: Path, final: Path) -> None:
-        """Rename a finished file into place; forces both to disk if durable."""
+        """Rename a finished file to its final path; syncs file and folder if durable."""
         self._sync(work_file)
         work_file.replace(final)
         self._sync(final.parent)
 
     def publish_rows(self, work_file: Path, ending: str = "") -> str:
-        """Move a finished row file into place; return its new id."""
+        """Move a finished row file to ``rows``; return its new id."""
         name = self.run + secrets.token_hex(12) + ending
         self.publish(work_file, self.row_file(name))
         return name
 
     def publish_pack(self, work_file: Path) -> str:
-        """Move a finished pack into place; return its new id."""
+        """Move a finished pack to ``blobs``; return its new id."""
         name = self.run + secrets.token_hex(12)
         self.publish(work_file, self.blob_pack(name))
         return name
 
     def drop(self, file_names: Iterable[str]) -> None:
-        """Delete files that the catalogue does not list."""
+        """Delete data files, which the catalog must no longer list."""
         for name in file_names:
             place = self.place_of(name)
             try:
@@ -141,7 +141,7 @@ class DataFolder:
         """Move data files into the folder ``unknown``."""
         if file_names:
             aside = self.root / "unknown"
-            log.warning("%s unfinished data files are moved into %s", len(file_names), aside)
+            log.warning("moving %s unfinished data files to %s", len(file_names), aside)
             aside.mkdir(mode=0o700, exist_ok=True)
             for name in file_names:
                 self.place_of(name).replace(aside / name)
@@ -161,10 +161,10 @@ class DataFolder:
             if _FINAL_NAME.fullmatch(path.name)
         }
 
-    # -- keys and the end ---------------------------------------------------------------------
+    # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return access ids and secrets; generated once, stored in a file that only we can read."""
+        """Return access IDs and secrets, generated once and stored in an owner-only file."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)
@@ -180,7 +180,7 @@ class DataFolder:
         return keys
 
     def _sync(self, path: Path) -> None:
-        """Force a file, or the names in a folder, to disk, if durable."""
+        """Sync a file, or the entries of a folder, to disk if durable."""
         if self.durable:
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -189,7 +189,7 @@ class DataFolder:
                 os.close(fd)
 
     def close(self) -> None:
-        """Release the folder. Idempotent."""
+        """Unlock the folder. Idempotent."""
         if self._lock >= 0:
             self.hot.close()
             self._unlock()
@@ -205,7 +205,7 @@ class DataFolder:
         except OSError:
             holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise ConfigError(
-                f"the folder {self.root} is served by another process (pid {holder})",
+                f"the folder {self.root} is already served by another process (pid {holder})",
                 option="root",
                 hint="stop that process, or serve another folder",
             ) from None
@@ -214,7 +214,7 @@ class DataFolder:
 
 
 def _checked(name: str) -> str:
-    """Return a file name from `new_id`; raise for any other text."""
+    """Return a name if it has the form of `new_id`; raises `ValueError` otherwise."""
     if not name.isalnum() or len(name) > 64:
         raise ValueError(f"not a file id: {name!r}")
     return name
@@ -227,8 +227,8 @@ def _read_keys(path: Path) -> dict[str, str]:
         found = {}
     if not found:
         raise ConfigError(
-            f"there is no readable access key in {path}",
+            f"cannot read an access key from {path}",
             option="root",
-            hint=f"restore the file; or delete it, and a new key is made: rm {path}",
+            hint=f"restore the file, or delete it to generate a new key: rm {path}",
         )
     return found

@@ -1,4 +1,4 @@
-"""Where the row groups of row files begin, remembered so that a read of some rows seeks."""
+"""Caches where row groups begin in row files, so that reads of row ranges can seek."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP_BYTES = 64
 
 
 class GroupStarts:
-    """The first row of each group of one file, and its footer if it is a Parquet file."""
+    """The first row of each row group of a file, and the file's footer if it is Parquet."""
 
     def __init__(self, rows: Sequence[int], metadata: pq.FileMetaData | None = None) -> None:
         self._starts = [0, *accumulate(rows)]
@@ -23,7 +23,7 @@ class GroupStarts:
         self.size = len(rows) * GROUP_BYTES + (0 if metadata is None else metadata.serialized_size)
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the groups that hold rows ``[start, stop)``, with the first of them and the end."""
+        """Yield (group, first, stop) for each row group that contains rows ``[start, stop)``."""
         for group in range(bisect_right(self._starts, start) - 1, len(self._starts) - 1):
             begin, end = self._starts[group : group + 2]
             if begin >= stop:
@@ -34,14 +34,14 @@ class GroupStarts:
 
 
 class StartsCache:
-    """The `GroupStarts` of the files read last, in no more than about ``limit`` bytes."""
+    """An LRU cache of `GroupStarts`, limited to about ``limit`` bytes."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit, self._lock = limit, Lock()
         self._kept: OrderedDict[str, GroupStarts] = OrderedDict()
 
     def get(self, file_name: str, make: Callable[[], GroupStarts]) -> GroupStarts:
-        """Return the starts of a file, which never change; ``make`` them if they are not here."""
+        """Return the starts of a file, which never change; calls ``make`` if not cached."""
         with self._lock:
             if file_name in self._kept:
                 self._kept.move_to_end(file_name)

@@ -1,8 +1,8 @@
-"""Keeps data files and catalogue consistent: which files to delete, to move aside, or to report.
+"""Keeps data files consistent with the catalog: deletes, moves aside or reports files.
 
-At the start, a file that the catalogue does not list was left behind by a crash if the catalogue
-knows the run that made it: it is moved aside. Otherwise the catalogue is older than
-the data, or another one: then nothing is served.
+At the start, a file that the catalog does not list was left behind by a crash if the catalog
+knows the run that created it; such files are moved aside. Otherwise the catalog is older than the
+data or belongs to another folder, and the service does not start.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _SHOWN = 3
 
 
 class Ledger:
-    """Deletes data files together with transactions of the catalogue."""
+    """Deletes data files in step with catalog transactions."""
 
     def __init__(self, database: Database, folder: DataFolder) -> None:
         self._db, self._folder = database, folder
 
     def drop(self, file_names: Sequence[str]) -> None:
-        """Delete files once the running transaction, which removes them, has committed."""
+        """Delete files after the running transaction, which unlists them, has committed."""
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
-        """Delete files of a failed operation, except those that the catalogue lists."""
+        """Delete the files of a failed operation that the catalog does not list."""
         known = self.known()
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self) -> None:
         """Move aside the files that earlier runs left behind.
 
-        `ConfigError` if there are files of unknown runs, or files of the catalogue are missing.
+        Raises `ConfigError` if files are of unknown runs, or if listed files are missing.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := known - there:
             raise _refused(
                 self._folder,
                 lost,
-                "missing, which catalog.sqlite lists",
+                "missing, although catalog.sqlite lists them",
                 "restore rows, blobs and catalog.sqlite from the same backup",
             )
         runs = tuple(row["run"] for row in self._db.rows("SELECT run FROM runs"))
@@ -55,26 +55,26 @@ class Ledger:
                 self._folder,
                 strangers,
                 "unknown to catalog.sqlite: it is older than the data, or its -wal file is missing",
-                "restore the catalogue that belongs to them, or move them out of the folder",
+                "restore the catalog that belongs to them, or move them out of the folder",
             )
         self._folder.set_aside(there - known)
         self._folder.make_places()
         self._db.run("INSERT INTO runs VALUES (?)", self._folder.run)
 
     def known(self) -> set[str]:
-        """Return the names of all data files that the catalogue lists."""
+        """Return the names of all data files that the catalog lists."""
         packs = {f"{row['pack']}{PACK}" for row in self._db.rows("SELECT DISTINCT pack FROM blobs")}
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 
 
-def check_without_catalogue(folder: DataFolder) -> None:
-    """Refuse a folder that has data but no catalogue."""
+def check_without_catalog(folder: DataFolder) -> None:
+    """Raise `ConfigError` if a folder has data files but no catalog."""
     if not folder.has_catalog and (found := folder.data_files()):
         raise _refused(
             folder,
             found,
-            "there without a catalog.sqlite that describes them",
-            "restore catalog.sqlite, or name an empty folder as root",
+            "present without a catalog.sqlite that describes them",
+            "restore catalog.sqlite, or serve an empty folder",
         )
 
 

@@ -23,16 +23,16 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's name, which is hexadecimal: what times it has.
+# Marks at the end of a file's hexadecimal name for the timestamps that it contains.
 FAR = "u"
-"""Its timestamps are in microseconds: some exceed the range of nanoseconds."""
+"""Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
-"""Some of its timestamps have digits below a microsecond."""
+"""Some timestamps have digits below a microsecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFile:
-    """A finished row file: its id, rows, bytes as Arrow and bytes on disk."""
+    """A finished row file: its id, number of rows, bytes as Arrow and bytes on disk."""
 
     name: str
     rows: int
@@ -59,7 +59,7 @@ class RowFileWriter:
         self.rows = self.raw_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; the batch must have exactly the writer's schema."""
+        """Append rows; the batch must have exactly the writer's schema."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes
@@ -69,7 +69,7 @@ class RowFileWriter:
             self._flush()
 
     def finish(self, mark: str = "") -> RowFile:
-        """Close and publish the file, with ``mark`` (such as `FAR`) at the end of its name."""
+        """Close and publish the file with ``mark`` (such as `FAR`) at the end of its name."""
         self._flush()
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
@@ -80,11 +80,11 @@ class RowFileWriter:
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 
     def discard(self) -> None:
-        """Delete what was written. Idempotent."""
+        """Delete the unfinished file. Idempotent."""
         try:
             self._close()
         except OSError as error:  # a full disk; the file is deleted anyway
-            log.info("%s was dropped unfinished: %s", self._path.name, error)
+            log.info("deleting the unfinished file %s: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
 
@@ -107,7 +107,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file; with dictionaries only where values repeat, as they are slow."""
+        """Open the Parquet file; dictionaries, which are slow, only for repetitive columns."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
@@ -122,14 +122,14 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit that timestamps require, and the mark of a file that has them."""
+    """Return the time unit and the mark of the file that merges files with these names."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
         raise faults.invalid(
-            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
-            " microsecond: a table that SQL of the embedded service writes, or one with a primary"
-            " key, holds one of the two kinds"
+            "some TIMESTAMPs are outside the range of nanoseconds and others have digits below a"
+            " microsecond; in the embedded service, a table with a primary key or one written by"
+            " SQL cannot contain both"
         )
     return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 
@@ -144,9 +144,9 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 def read_rows(
     folder: DataFolder, name: str, columns: Sequence[str], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows ``[start, stop)`` of a file in order, a row group at a time.
+    """Yield rows ``[start, stop)`` of a file in order, one batch per row group.
 
-    Columns that the file lacks are left out; without any, batches carry the row count alone.
+    Columns missing in the file are omitted; if none is left, batches carry only a row count.
     """
     source = folder.hot.open(name)
     if source is not None:
@@ -171,7 +171,7 @@ def read_rows(
 
 
 def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
-    """Read a whole file with the columns of a schema; those that it lacks are null."""
+    """Read a whole file with the columns of a schema; columns missing in the file are null."""
 
     def filled() -> Iterator[pa.RecordBatch]:
         for batch in read_rows(folder, name, schema.names, 0, 1 << 62):
@@ -190,7 +190,7 @@ def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
 
 
 def _parquet_starts(path: Path) -> GroupStarts:
-    found = pq.read_metadata(path, memory_map=True)  # which takes long to parse
+    found = pq.read_metadata(path, memory_map=True)  # slow to parse, so cached
     return GroupStarts([found.row_group(i).num_rows for i in range(found.num_row_groups)], found)
 
 

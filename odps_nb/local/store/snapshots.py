@@ -1,8 +1,8 @@
-"""The visible rows of tables: versioned sets of row files.
+"""The visible rows of tables, as versioned sets of row files.
 
 A file is visible from the version that added it until the version that removed it. A commit adds
 one version in one transaction, so a reader sees all of it or nothing. A read session pins its
-files; a removed file is deleted once it is not pinned.
+files; a removed file is deleted when no session pins it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """A finished row file that a commit makes visible in a partition (empty spec: the table)."""
+    """A finished row file to add to a partition (empty spec: an unpartitioned table)."""
 
     spec: PartitionSpec
     file: RowFile
@@ -49,7 +49,7 @@ def list_file(
     added: int,
     removed: int | None = None,
 ) -> int:
-    """Enter a file into the catalogue; return its number there."""
+    """Add a file to the catalog; return its ``file_id``."""
     sizes = file.rows, file.raw_bytes, file.disk_bytes
     cursor = db.execute(
         "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes, added,"
@@ -72,7 +72,7 @@ class Snapshots:
     def visible(
         self, table: StoredTable, specs: Sequence[PartitionSpec] = ()
     ) -> tuple[Segment, ...]:
-        """Return the visible files in row order, of partitions that ``specs`` cover."""
+        """Return the visible files in row order, of the partitions covered by ``specs``."""
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(
@@ -84,10 +84,10 @@ class Snapshots:
         *,
         appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the files that versions ``(after, upto]`` added.
+        """Return the files added by versions ``(after, upto]``.
 
-        409 if a version replaced rows, unless ``appends_only``, which leaves such versions out; 404
-        if rows that a version added were replaced since.
+        Raises 409 if a version replaced rows, unless ``appends_only``, which skips these versions;
+        raises 404 if rows added by a version are no longer stored.
         """
         replaced = self._db.marked(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
@@ -104,7 +104,7 @@ class Snapshots:
         )
 
     def version_at(self, table: StoredTable, at: float) -> int:
-        """Return the newest version not younger than ``at`` (epoch seconds); 0 before the first."""
+        """Return the latest version committed by ``at`` (epoch seconds); 0 if there is none."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
             table.table_id,
@@ -121,11 +121,11 @@ class Snapshots:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Make files visible and remove those they replace, as one new version; return it.
+        """Add files and remove those they replace as one new version; return its number.
 
-        ``replace`` has specs whose current rows are removed (an empty spec: the whole table). 409
-        if the table has a later version than ``since``; 400 with ``one_unit`` if it then needs
-        microseconds and nanoseconds.
+        ``replace`` lists specs whose current rows are removed (an empty spec: the whole table).
+        Raises 409 if the table has a later version than ``since``, and with ``one_unit`` 400 if
+        the new version needs both microseconds and nanoseconds.
         """
         now = self._clock()
         with self._db.transaction() as db:
@@ -148,7 +148,7 @@ class Snapshots:
             return version
 
     def drop_table(self, table: StoredTable) -> None:
-        """Drop the table; sessions that read it continue."""
+        """Drop the table; open read sessions remain readable."""
         with self._db.transaction():
             self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
             self.unpin(table.changes_pin)
@@ -161,7 +161,7 @@ class Snapshots:
             self._catalog.forget_partition(partition)
 
     def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
-        """Keep files while a session refers to them."""
+        """Keep files until the session is unpinned."""
         with self._db.transaction() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO pins VALUES (?, ?)",
@@ -174,7 +174,7 @@ class Snapshots:
         table: StoredTable,
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
-        """Keep files that were written for one session only."""
+        """Add files that only one session reads, pinned by it; return their segments."""
         pinned = []
         with self._db.transaction() as db:
             for spec, file in files:
@@ -190,7 +190,7 @@ class Snapshots:
         self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
 
     def collect(self) -> int:
-        """Delete removed files that are not pinned; return how many."""
+        """Delete removed files that are not pinned; return their number."""
         with self._db.transaction() as db:
             gone = db.execute(
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"

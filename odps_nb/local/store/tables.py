@@ -1,4 +1,4 @@
-"""Tables and partitions as values, converted from and to rows of the catalogue."""
+"""Tables and partitions as immutable values, converted from and to rows of the catalog."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 VIEW = "__view"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
-"""The column with the operation (upsert or delete) of rows of primary-key tables."""
+"""The column with the operation (upsert or delete) in rows for primary-key tables."""
 _TABLE_FIELDS = (
     *("table_id", "comment", "owner", "lifecycle", "schema_version", "version"),
     *("created", "altered", "modified"),
@@ -42,7 +42,7 @@ _PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The query of a view, the names of its columns, and where its tables are looked for."""
+    """A view's query, column names, and the project and schema where its tables are resolved."""
 
     text: str
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """A table as the catalogue knows it; times are epoch seconds."""
+    """A table or view of the catalog; times are epoch seconds."""
 
     table_id: int
     name: TableName
@@ -70,34 +70,34 @@ class StoredTable:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the primary key; empty for a table without one."""
+        """Names of the primary key columns; empty for a table without one."""
         return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
 
     @property
     def view(self) -> View | None:
-        """What is known of a view; ``None`` for a table."""
+        """The definition of a view; ``None`` for a table."""
         text = self.properties.get(VIEW)
         return None if text is None else View(**json.loads(text))
 
     @property
     def is_clustered(self) -> bool:
-        """Whether it was created with ``CLUSTERED BY``."""
+        """Whether the table was created with ``CLUSTERED BY``."""
         return CLUSTERED_BY in self.properties
 
     @property
     def is_append2(self) -> bool:
-        """Whether it is a transactional table, or one of the newer append format."""
+        """Whether the table is transactional or has the newer append format."""
         said = {key.lower(): value.lower() for key, value in self.properties.items()}
         return said.get("transactional") == "true" or said.get("table.format.version") == "2"
 
     @property
     def changes_pin(self) -> str:
-        """The pin that keeps the files of the change log."""
+        """The pin (as a session id) that keeps the files of the change log."""
         return f"changes-{self.table_id}"
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether rows live in partitions."""
+        """Whether the table has partition columns."""
         return bool(self.schema.partition_columns)
 
     @property
@@ -106,9 +106,9 @@ class StoredTable:
         return tuple(column.name for column in self.schema.partition_columns)
 
     def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
-        """Return the spec in key order, with the keys as the table spells them.
+        """Return the spec in key order, with the table's spelling of the keys.
 
-        400 for an unknown or repeated key, or (with ``whole``) a missing one.
+        Raises 400 for an unknown or repeated key, and with ``whole`` for a missing one.
         """
         known = {key.casefold(): key for key in self.partition_keys}
         given: dict[str, str] = {}
@@ -117,7 +117,7 @@ class StoredTable:
             if name is None or name in given:
                 keys = ", ".join(self.partition_keys) or "(none)"
                 raise faults.invalid(
-                    f"{items} does not fit the partition keys {keys} of {self.name.table}",
+                    f"{items} does not match the partition keys {keys} of {self.name.table}",
                     code="InvalidPartitionSpec",
                 )
             given[name] = value
@@ -131,7 +131,7 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition with its current rows, bytes and files."""
+    """One partition with its current numbers of rows, bytes and files."""
 
     partition_id: int
     spec: PartitionSpec
@@ -144,7 +144,7 @@ class Partition:
 
 
 def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
-    """Return the spec if each value is valid for the type of its key; else 400."""
+    """Return the spec; raises 400 if a value is invalid for the type of its key."""
     types = {column.name: column.type for column in table.schema.partition_columns}
     for key, value in spec:
         check_listable(value, key)
@@ -153,18 +153,18 @@ def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
 
 
 def check_columns(schema: TableSchema, comment: str = "") -> None:
-    """Fail with 400 unless a table can have these columns and this comment."""
+    """Raise 400 if the columns or the comment are invalid for a table."""
     if not schema.columns:
-        raise faults.invalid("a table needs a column")
+        raise faults.invalid("a table needs at least one column")
     seen: set[str] = set()
     for column in schema.all_columns:
         if column.name.casefold() in seen:
-            raise faults.invalid(f"the column {column.name!r} is named twice")
+            raise faults.invalid(f"the column name {column.name!r} is used twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
         inner = types_in(column.type)  # blobs cannot be compared
         if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
-            raise faults.invalid(f"the column {column.name!r} has a BLOB in the key of a MAP")
+            raise faults.invalid(f"the column {column.name!r} has a MAP whose key has a BLOB")
         if not is_column_name(column.name):
             raise faults.invalid(f"{column.name!r} is not a valid column name")
     if problem := definition_problem(schema, comment):
@@ -174,7 +174,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs."""
+    """Raise 400 for a BLOB or wide DECIMAL without the required properties and settings."""
     check_columns(schema)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
@@ -188,16 +188,16 @@ def check_types(
     ]
     if missing:
         raise faults.invalid(
-            "ODPS-0130071: only Append Delta tables hold a BLOB; say also: " + ", ".join(missing)
+            "ODPS-0130071: only Append Delta tables support BLOB; add: " + ", ".join(missing)
         )
 
 
 def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
-    """Fail with 400 for a wide DECIMAL without the settings that it needs."""
+    """Raise 400 for a wide DECIMAL without the required settings."""
     if lacking := _lacking(decimal_settings(schema), settings):
         raise faults.invalid(
-            "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them behind the point; for more "
-            "say also: " + ", ".join(lacking)
+            "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them after the point; for more, "
+            "add: " + ", ".join(lacking)
         )
 
 
@@ -206,7 +206,7 @@ def _lacking(wanted: Mapping[str, str], settings: Mapping[str, str]) -> list[str
 
 
 def definition_text(schema: TableSchema) -> str:
-    """Serialise the columns for the catalogue."""
+    """Serialise the columns for the catalog."""
     generated = {c.name: asdict(c.generated) for c in schema.partition_columns if c.generated}
     return json.dumps(encode_flat(schema) | {"Generated": generated}, ensure_ascii=False)
 
@@ -222,7 +222,7 @@ def _schema_of(text: str) -> TableSchema:
 
 
 def table_of_row(row: sqlite3.Row) -> StoredTable:
-    """Return a table from its row in the catalogue."""
+    """Return a table from its row in the catalog."""
     return StoredTable(
         name=TableName(project=row["project"], schema=row["schema"], table=row["name"]),
         schema=_schema_of(row["definition"]),
@@ -232,7 +232,7 @@ def table_of_row(row: sqlite3.Row) -> StoredTable:
 
 
 def partition_of_row(table: StoredTable, row: sqlite3.Row) -> Partition:
-    """Return a partition from its row in the catalogue."""
+    """Return a partition from its row in the catalog."""
     return Partition(
         spec=spec_of_text(table, row["spec"]),
         raw_bytes=row["bytes"],
@@ -241,12 +241,12 @@ def partition_of_row(table: StoredTable, row: sqlite3.Row) -> Partition:
 
 
 def spec_text(spec: PartitionSpec) -> str:
-    """Serialise partition values for the catalogue."""
+    """Serialise partition values for the catalog."""
     return json.dumps([value for _, value in spec], ensure_ascii=False)
 
 
 def spec_of_text(table: StoredTable, text: str | None) -> PartitionSpec:
-    """Parse partition values from the catalogue; empty for a table without partitions."""
+    """Parse partition values from the catalog; empty for an unpartitioned table."""
     if text is None:
         return PartitionSpec()
     return PartitionSpec(tuple(zip(table.partition_keys, json.loads(text), strict=True)))

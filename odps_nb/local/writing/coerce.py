@@ -1,7 +1,7 @@
-"""Converts incoming Arrow batches to the exact stored types; matches columns by name or position.
+"""Matches incoming columns by name or position and converts them to the exact stored types.
 
-Anything that would change a value is refused (``docs/protocol.md`` section 5.7). A STRING takes any
-bytes, as the service does (live tests of pyodps: test_read_binary_sql_instance).
+Conversions that would change a value raise 400 (``docs/protocol.md`` section 5.7). A STRING may
+have arbitrary bytes, as in the real service (pyodps' test_read_binary_sql_instance).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_FIELD_SIZE = 8 * 1024 * 1024
 _CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
 
 BlobSpelling = Callable[[pa.Array], pa.Array]
-"""Turns a BLOB column as written (raw references) into the stored text; 400 if unknown."""
+"""Converts raw references of a BLOB column to the stored text; raises 400 if one is unknown."""
 
 
 def match_columns(
@@ -43,17 +43,17 @@ def match_columns(
     exact: bool = False,
     optional: Sequence[str] = (),
 ) -> tuple[int | None, ...]:
-    """Return the incoming field of each column; ``None``: absent, to be filled with nulls.
+    """Return the incoming field index of each column; ``None`` if absent, to fill with nulls.
 
-    Names match in any case; in the right order, any names will do (live tests of pyodps, older
-    protocol: test_write_rows_without_partition_by_diff_schema_neg1). With ``exact``, rows without
-    one of the columns are refused, unless it is ``optional`` (same place:
-    …_with_partition_by_diff_schema_neg1).
+    Names match case-insensitively; unknown names match by position if the number of columns fits
+    (pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1). With
+    ``exact``, a missing column raises 400 unless it is ``optional``
+    (pyodps: …_with_partition_by_diff_schema_neg1).
     """
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
         if by_name.setdefault(name.casefold(), index) != index:
-            raise faults.invalid(f"the column {name!r} arrives twice")
+            raise faults.invalid(f"the rows have the column {name!r} twice")
     found = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in found if index is not None}
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
@@ -72,7 +72,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns by position; ``None`` if the number or a known name contradicts it."""
+    """Match columns by position; ``None`` if their number or a known name contradicts it."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -91,7 +91,7 @@ def coerce_batch(
     *,
     blobs: BlobSpelling,
 ) -> pa.RecordBatch:
-    """Return the batch with the columns, order and types of the table."""
+    """Return the batch converted to the columns, order and types of the table."""
     arrays = []
     for column, index in zip(columns, matches, strict=True):
         target = arrow_type(column.type)
@@ -109,7 +109,7 @@ def coerce_batch(
 def _fit_column(
     array: pa.Array, column: Column, target: pa.DataType, blobs: BlobSpelling
 ) -> pa.Array:
-    """Convert a column; timestamps to microseconds if they exceed the range of nanoseconds."""
+    """Convert a column; timestamps outside the range of nanoseconds to microseconds."""
     try:
         return _fit(array, column.type, target, column.name, blobs)
     except InvalidRequestError:
@@ -142,7 +142,7 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
-    if odps.code is TypeCode.CHAR:  # stored without its blanks, which take no part in comparisons
+    if odps.code is TypeCode.CHAR:  # comparisons ignore trailing blanks
         fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 
@@ -167,7 +167,7 @@ def _fit_nested(
         keys = _fit(entries.field(0), odps.key, target.key_type, f"{path}.key", blobs)
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
         if keys.null_count:
-            raise faults.invalid(f"a key of the map {path!r} is null")
+            raise faults.invalid(f"the map {path!r} has a null key")
         return pa.MapArray.from_arrays(offsets, keys, items, target, mask=_mask(array))
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
@@ -181,7 +181,7 @@ def _fit_vector(
     if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
         raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
     if lists.flatten().null_count:
-        raise faults.invalid(f"an element of a vector of {path!r} is null")
+        raise faults.invalid(f"a vector of {path!r} has a null element")
     return lists
 
 
@@ -201,7 +201,7 @@ def _fit_struct(
         if place is None:
             members.append(pa.nulls(len(array), inner))
             continue
-        # flatten-like access by field() honours the slice but not the parent's nulls
+        # field() respects the slice but not the parent's nulls
         members.append(_fit(array.field(place), member.type, inner, f"{path}.{member.name}", blobs))
     return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(array))
 
@@ -210,7 +210,7 @@ def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the child values that a (sliced) list or map covers, and offsets from zero."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    # the values are the whole child; offsets count from its start
+    # values ignore the slice; offsets count from their start
     values = array.values
     if pa.types.is_map(array.type):
         values = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
@@ -230,7 +230,7 @@ def _fit_scalar(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if not _may_widen(source, target):
         raise _mismatch(path, source, target)
     if pa.types.is_timestamp(source) and source.tz is not None:
-        array = array.cast(pa.timestamp(source.unit))  # instants: the zone is only how it looks
+        array = array.cast(pa.timestamp(source.unit))  # the zone affects display only
     return _plain(array, target, path)
 
 
@@ -239,7 +239,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return array
     try:
         if pa.types.is_decimal(target):
-            # Arrow wants room for the widest integer, and wraps around in 128 bits
+            # Arrow requires digits for the widest integer, and overflows in 128 bits
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -247,7 +247,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _interval(array: pa.Array, path: str) -> pa.Array:
-    """Convert ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
+    """Convert ``struct<sec, nano>``, in which pyodps writes INTERVAL_DAY_TIME."""
     if array.type.num_fields != 2:
         raise _mismatch(path, array.type, pa.duration("ns"))
     seconds, nanos = (part.cast(pa.int64()) for part in array.flatten())
@@ -264,7 +264,7 @@ def _may_widen(source: pa.DataType, target: pa.DataType) -> bool:
         widened = kinds.is_integer(source) and source.bit_width < target.bit_width
         return bool(kinds.is_floating(source) or widened)
     for is_target, accepted in (
-        (kinds.is_integer, (kinds.is_integer,)),  # the safe cast refuses what does not fit
+        (kinds.is_integer, (kinds.is_integer,)),  # the safe cast raises on overflow
         (kinds.is_decimal, (kinds.is_decimal, kinds.is_integer)),
         (kinds.is_timestamp, (kinds.is_timestamp,)),
         (kinds.is_date32, (kinds.is_date,)),
@@ -288,22 +288,22 @@ def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:
     longest = pc.max(pc.binary_length(array)).as_py()
     if longest is not None and longest > MAX_FIELD_SIZE:
         raise faults.invalid(
-            f"a value of {path!r} has {longest} bytes; at most {MAX_FIELD_SIZE} fit"
+            f"a value of {path!r} has {longest} bytes; the maximum is {MAX_FIELD_SIZE}"
         )
     if isinstance(odps, LengthType) and longest is not None and longest > odps.length:
         letters = pc.max(pc.utf8_length(array)).as_py()
         if letters > odps.length:
             raise faults.invalid(
-                f"a value of {path!r} has {letters} characters; at most {odps.length} fit"
+                f"a value of {path!r} has {letters} characters; the maximum is {odps.length}"
             )
 
 
 def _check_json(array: pa.Array, path: str) -> None:
-    """Refuse text that is not JSON: later, every query of the column would fail."""
+    """Raise 400 if a text is not JSON, because every query of the column would fail."""
     for text in array.drop_null().unique().to_pylist():
         try:
             found = json.loads(text, parse_constant=_no_json)
-            json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            json.dumps(found, ensure_ascii=False).encode()  # rejects lone surrogates
         except (ValueError, RecursionError) as error:
             raise faults.invalid(f"a value of {path!r} is not JSON: {error}") from None
 
@@ -313,4 +313,4 @@ def _no_json(name: str) -> None:
 
 
 def _mismatch(path: str, source: pa.DataType, target: pa.DataType) -> Exception:
-    return faults.invalid(f"the column {path!r} takes {target}, not {source}")
+    return faults.invalid(f"the column {path!r} requires {target}, not {source}")

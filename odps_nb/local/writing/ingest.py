@@ -1,4 +1,4 @@
-"""Takes uploaded rows: converts them, splits them by partition, writes row files."""
+"""Ingests uploaded rows: converts them, splits them by partition, writes row files."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class _Target:
 
 
 class Ingest:
-    """Writes the batches of one request; leaving the ``with`` block without `finish` drops them.
+    """Writes the batches of one request; drops them if the ``with`` block exits before `finish`.
 
-    ``spec`` fixes partition keys; the others come as columns. With ``exact``, rows that lack a
-    column are refused; with ``one_unit``, those that need both microseconds and nanoseconds.
+    ``spec`` sets values of partition keys; the others are columns of the rows. Raises 400 with
+    ``exact`` if a column is missing, with ``one_unit`` if the rows need both us and ns.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class Ingest:
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
         self._operation = (OPERATION,) if table.key_columns else ()
         data = table.schema.columns
-        if self._operation:  # a delete names its key and no more
+        if self._operation:  # a delete requires only the key
             keys = set(table.key_columns)
             data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
         self._columns: tuple[Column, ...] = (*data, *self._operation, *self._dynamic)
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
-        # One file has one unit: a partition that gets both gets two files.
+        # A file has one time unit: a partition that needs both gets two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
         self._finished: list[str] = []
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; 400 if they do not fit the table."""
+        """Add rows; raises 400 if they do not match the table."""
         if self._matches is None:
             self._matches = match_columns(
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
@@ -105,7 +105,7 @@ class Ingest:
             self._finished.append(file.file_name)
             self._blobs.used_by(file.name, target.blobs)
             done.append(Addition(spec=spec, file=file))
-        self._finished = []  # they are the caller's now
+        self._finished = []  # owned by the caller from now on
         return done
 
     def __enter__(self) -> Ingest:
@@ -117,7 +117,7 @@ class Ingest:
         self._folder.drop(self._finished)
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
-        """Refuse nulls in NOT NULL columns, except in rows that are deletes."""
+        """Raise 400 for nulls in NOT NULL columns, except in deletes."""
         operations = batch.column(OPERATION.name)
         kept = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         for column in self._table.schema.columns:
@@ -147,7 +147,7 @@ class Ingest:
         return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
 
     def _mark(self, rows: pa.RecordBatch) -> str:
-        """Record the time units that the rows of the batch require."""
+        """Return the mark for the time unit that the rows require; check ``one_unit``."""
         far = rows.schema != self._stored
         if far and not self._one_unit:
             return FAR
@@ -157,7 +157,7 @@ class Ingest:
         return FAR if far else FINE if fine else ""
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
-        """Whether a time has digits below a microsecond."""
+        """Return whether a time has digits below a microsecond."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
@@ -171,7 +171,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with its rows, in order."""
+    """Yield each combination of key values with its row indexes, in order."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return
@@ -187,7 +187,7 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an uploaded Arrow IPC stream that have rows; 400 if it is incomplete."""
+    """Yield the non-empty batches of an uploaded Arrow IPC stream; raises 400 if it is cut."""
     if not path.stat().st_size:
         raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
@@ -195,7 +195,7 @@ def read_body(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield the validated batches of an Arrow IPC stream from a client; 400 if damaged or cut."""
+    """Yield validated batches of a client's Arrow IPC stream; raises 400 if it is damaged."""
     check = EndMarkerCheck(max_decompressed=DEFAULT_MAX_BODY)
     try:
         check.feed(memoryview(stream))
@@ -206,7 +206,7 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
                 if batch.num_rows:
                     yield validator.validate(batch)
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise faults.malformed(f"the Arrow IPC stream cannot be read: {error}") from error
+        raise faults.malformed(f"the Arrow IPC stream is invalid: {error}") from error
 
 
 _INGESTION = "ingestion_time_partition"
@@ -214,10 +214,10 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Return rows with the partition column that neither they nor ``spec`` have.
+    """Return the rows with the generated partition columns that they and ``spec`` lack.
 
-    A table with the property ``ingestion_time_partition`` has the truncated time of the INSERT in
-    its column ``_partitiontime``, where a statement gives none.
+    In a table with the property ``ingestion_time_partition``, the default of the column
+    ``_partitiontime`` is the truncated time of the INSERT.
     """
     fixed = {key for key, _ in spec}
     for column in table.schema.partition_columns:

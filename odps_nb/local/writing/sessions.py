@@ -1,7 +1,7 @@
 """Write sessions: streams, parts, commit and abort (``docs/protocol.md`` section 7).
 
-A part is one uploaded body: files on disk, listed in the catalogue, invisible to readers. A commit
-turns parts into visible files in one transaction.
+A part is a row file of an upload, listed in the catalog but invisible to readers. A commit makes
+parts visible in one transaction.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WriteSessions:
     def create(
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
     ) -> StoredWriteSession:
-        """Begin a session on a table, or on the partitions under ``spec``."""
+        """Create a session on a table, or on the partitions under ``spec``."""
         table = self._catalog.stored_table(name)
         spec = table.spec(spec)
         session_id = new_id()
@@ -69,9 +69,9 @@ class WriteSessions:
         return self.get(name, session_id)
 
     def get(self, name: TableName, session_id: str) -> StoredWriteSession:
-        """Return a session of that table; 404 if unknown or expired.
+        """Return a session of a table; raises 404 if it is unknown or expired.
 
-        The session ``default`` always exists, for streaming writers without one of their own.
+        The session ``default`` always exists, for streaming writers that create no session.
         """
         table = self._catalog.stored_table(name)
         key = session_id
@@ -99,10 +99,10 @@ class WriteSessions:
         session: StoredWriteSession,
         chosen: Sequence[tuple[str, int]] = (),
     ) -> None:
-        """Make rows visible. Idempotent; fails for an aborted session.
+        """Make rows visible. Idempotent; raises for an aborted session.
 
-        No (stream id, version) chosen means all closed streams. Rows of open streams are dropped
-        silently, as the service does (live tests of the C++ client:
+        ``chosen`` lists (stream id, version) pairs; by default all closed streams. Rows of open
+        streams are silently dropped, as in the real service (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
         with self._db.transaction() as db:
@@ -117,7 +117,7 @@ class WriteSessions:
             db.execute(_SET_STATUS, (COMMITTED, session.session_id))
 
     def abort(self, session: StoredWriteSession) -> None:
-        """Drop a session and its rows. Idempotent; fails after a commit."""
+        """Drop a session and its rows. Idempotent; raises after a commit."""
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             if session.status == COMMITTED:
@@ -146,13 +146,13 @@ class WriteSessions:
     def open_stream(
         self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
-        """Open a stream; a higher version replaces the earlier one, a lower one is refused."""
+        """Open a stream; a higher version replaces an earlier one, a lower one raises 409."""
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
             if newest is not None and version < newest.version:
                 raise faults.invalid_state(
-                    f"the stream {stream_id!r} is at version {newest.version} already"
+                    f"the stream {stream_id!r} is already at version {newest.version}"
                 )
             token = secrets.token_urlsafe(16) if exactly_once else ""
             if newest is None or version > newest.version:
@@ -171,7 +171,7 @@ class WriteSessions:
         return self.streams.stream(session, stream_id, version)
 
     def close_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> None:
-        """Close a stream: it is complete. Idempotent."""
+        """Mark a stream as complete. Idempotent."""
         stream = self.streams.stream(session, stream_id, version)
         if session.status == ABORTED:
             raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
@@ -194,9 +194,9 @@ class WriteSessions:
         row_offset: int | None = None,
         token: str | None = None,
     ) -> Landed:
-        """Add the rows of one upload to a stream, whatever number was announced.
+        """Add the rows of one upload to a stream.
 
-        Exactly once: rows that are stored already change nothing; a gap is a `ConflictError`.
+        In an exactly-once stream, rows already stored are ignored; a gap raises `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:
@@ -226,7 +226,7 @@ class WriteSessions:
             stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
-                # sent again, or an upload of the same rows won while this one was on its way
+                # a retry, or a concurrent upload of the same rows was faster
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
                     return Landed(stream=stream, staging_id="", rows=0)
@@ -285,9 +285,9 @@ class WriteSessions:
 
     def _check_token(self, stream: Stream, token: str | None) -> None:
         if not stream.token:
-            raise faults.invalid("the stream was not made for exactly-once writes")
+            raise faults.invalid("the stream was not created for exactly-once writes")
         if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
-            raise faults.forbidden("the access token of the stream is not the newest one")
+            raise faults.forbidden("the access token of the stream is not the latest one")
 
     def _insert(
         self,

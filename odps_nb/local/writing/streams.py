@@ -1,4 +1,4 @@
-"""Stores streams and parts of write sessions in the catalogue; `sessions` has the rules."""
+"""Stores streams and parts of write sessions in the catalog; `sessions` enforces the rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredWriteSession:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether each upload is visible at once."""
+        """Whether each upload is visible immediately."""
         return self.mode in (WriteMode.STREAMING, WriteMode.STREAMING_REALTIME)
 
 
@@ -49,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The result of an upload; ``staging_id`` is text that clients must not read."""
+    """The result of an upload; ``staging_id`` is an opaque text for clients."""
 
     stream: Stream
     staging_id: str
@@ -65,7 +65,7 @@ class Streams:
     def closed(self, session: StoredWriteSession) -> list[Stream]:
         """Return the highest closed version of each stream that has one, in stream order.
 
-        Open ones do not count, also where they are newer (live tests of the C++ client:
+        Open versions are ignored even if they are higher (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
         newest: dict[str, Stream] = {}
@@ -77,7 +77,7 @@ class Streams:
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
     def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; 404 if it was never opened."""
+        """Return one stream; raises 404 if it was never opened."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
             session.session_id,
@@ -89,7 +89,7 @@ class Streams:
         return _stream(row)
 
     def newest(self, session: StoredWriteSession, stream_id: str) -> Stream | None:
-        """Return the highest version of a stream, or ``None``."""
+        """Return the highest version of a stream, or ``None`` if there is none."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
             " ORDER BY version DESC LIMIT 1",
@@ -111,7 +111,7 @@ class Streams:
     def add_parts(
         self, session: StoredWriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:
-        """Record uploaded files; return the number of the last one."""
+        """Record uploaded files; return the ``part_id`` of the last one."""
         last = 0
         with self._db.transaction() as db:
             for addition in additions:
@@ -161,6 +161,6 @@ def staging_text(number: int) -> str:
 
 
 def natural_order(stream_id: str) -> tuple[bool, int, str]:
-    """Order ``2`` before ``10`` and numbers before names."""
+    """Return a sort key that orders ``2`` before ``10`` and numbers before names."""
     number = stream_id.isascii() and stream_id.isdigit() and len(stream_id) < 19
     return (not number, int(stream_id) if number else 0, stream_id)

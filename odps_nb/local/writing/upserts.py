@@ -2,8 +2,8 @@
 
 See ``docs/protocol.md`` section 5.7.
 
-A part of such a table has ``__operation`` per row: 85 (``U``) puts a row in place of the one with
-its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it touches.
+Parts of such a table have a column ``__operation``: 85 (``U``) inserts or replaces the row of the
+key, 68 (``D``) deletes it; null means 85. A commit rewrites each partition that it changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_ROWS = 64 * 1024
 
 
 class Publisher:
-    """Makes additions visible: as they are, or merged by key."""
+    """Makes additions visible, merged by key if the table has a primary key."""
 
     def __init__(self, database: Database, snapshots: Snapshots, folder: DataFolder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder
@@ -43,7 +43,7 @@ class Publisher:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Publish as `Snapshots.publish` does; with a primary key, merged and logged."""
+        """Publish like `Snapshots.publish`; with a primary key, merge rows and log changes."""
         if not table.key_columns:
             return self._snapshots.publish(
                 table, additions, replace=replace, since=since, one_unit=one_unit
@@ -70,7 +70,7 @@ class Publisher:
     def _merge(
         self, table: StoredTable, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
     ) -> tuple[Addition, Addition]:
-        """Write the new rows of a partition, and the changes for the change log."""
+        """Write a partition's merged rows, and its changes for the change log."""
         present = [s.name for s in self._snapshots.visible(table, [spec])]
         names = [*present, *parts]
         unit, mark = unit_of(names)
@@ -88,7 +88,7 @@ class Publisher:
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 
     def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
-        """Write rows into a file, which keeps the blobs of the files that it was merged from."""
+        """Write rows to a file that references the blobs of the files it was merged from."""
         with RowFileWriter(self._folder, rows.schema) as writer:
             for batch in rows.to_batches(BATCH_ROWS):
                 writer.write(batch)
@@ -102,6 +102,6 @@ class Publisher:
         return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a whole file with all columns of the table and the operation; absent: null."""
+        """Read a whole file with the table's columns and the operation; null where missing."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
         return read_file(self._folder, name, columns)

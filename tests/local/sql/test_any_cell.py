@@ -107,7 +107,7 @@ def test_a_result_with_times_that_no_unit_holds_says_so(
     odps.create_table(far, "t timestamp")
     send(odps, near, {"t": pa.array([1], pa.timestamp("ns"))})
     send(odps, far, {"t": pa.array([FAR], US)})
-    with pytest.raises(QueryError, match="no unit holds both"):
+    with pytest.raises(QueryError, match="no unit fits both"):
         odps.sql(f"select a.t as a, b.t as b from {near} a cross join {far} b")
 
 

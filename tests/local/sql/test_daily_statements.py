@@ -83,7 +83,7 @@ def test_max_pt_needs_the_name_of_a_partitioned_table(peer: Peer, new_table: New
     name = new_table("(a bigint)")
     with pytest.raises(QueryError, match="has no partitions"):
         peer.sql(f"SELECT max_pt('{name}');")
-    with pytest.raises(QueryError, match=r"\[1,8\].*one name in quotes") as caught:
+    with pytest.raises(QueryError, match=r"\[1,8\].*one table name in quotes") as caught:
         peer.sql(f"SELECT max_pt({name});")
     assert "max_pt('table')" in (caught.value.hint or "")
 
@@ -259,9 +259,11 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
 def test_what_only_maxcompute_runs_is_named_with_what_to_do(
     peer: Peer, text: str, what: str
 ) -> None:
-    with pytest.raises(ServiceError, match=f"embedded service has no {what}.*; MaxCompute ") as it:
+    with pytest.raises(
+        ServiceError, match=f"embedded service does not support {what}.*; MaxCompute "
+    ) as it:
         peer.sql(f"{text};")
-    assert it.value.hint == "write it without that, or run it in a project of MaxCompute"
+    assert it.value.hint == "rewrite the statement without it, or run it in MaxCompute"
 
 
 @pytest.mark.parametrize(
@@ -294,9 +296,9 @@ def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
 )
 def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, text: str) -> None:
     name = f"{new_table('(a bigint)')}_b"
-    with pytest.raises(InvalidRequestError, match="one text takes one statement") as caught:
+    with pytest.raises(InvalidRequestError, match="more than one statement") as caught:
         peer.sql(text.format(name))
-    assert "call of its own" in (caught.value.hint or "")
+    assert "with a separate call" in (caught.value.hint or "")
     assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
 
 

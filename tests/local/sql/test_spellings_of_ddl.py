@@ -168,7 +168,7 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
 )
 def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked: str) -> None:
     with pytest.raises(
-        OdpsNbError, match=f"the embedded service has no {lacked}.*; MaxCompute does"
+        OdpsNbError, match=f"the embedded service does not support {lacked}.*; MaxCompute does"
     ):
         odps.sql(text.format(name))
     assert odps.table(name).schema.names == ("id", "note", "ds", "hh")

@@ -174,19 +174,19 @@ DAMAGES = {
     "one pack missing": (lambda root, _: first(root, "blobs"), "1 data file missing, .*: blobs/"),
     "keys of no JSON": (
         lambda root, _: (root / "access_key.json").write_text("{"),
-        "no readable access key in",
+        "cannot read an access key from",
     ),
     "keys of bytes": (
         lambda root, _: (root / "access_key.json").write_bytes(b"\xff\xfe"),
-        "no readable access key in",
+        "cannot read an access key from",
     ),
     "keys of a list": (
         lambda root, _: (root / "access_key.json").write_text("[1]"),
-        "no readable access key in",
+        "cannot read an access key from",
     ),
     "no keys": (
         lambda root, _: (root / "access_key.json").write_text("{}"),
-        "no readable access key in",
+        "cannot read an access key from",
     ),
     "log missing": (remove("catalog.sqlite-wal"), "catalog.sqlite"),
     "log of zeros": (
