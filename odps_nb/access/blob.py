@@ -148,8 +148,8 @@ class Blob:
             Return a seekable file, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
             blob from the start up to the last byte read, plus at most 1 MiB, and keeps these bytes
             until it is closed: up to 8 MiB in memory, otherwise in a temporary file. **Reading the
-            end fetches the whole blob**, because the protocol has no range requests. ``False``: the
-            file is forward-only.
+            end fetches the whole blob**: the protocol has no ranges. ``False``: the file is
+            forward-only.
         cache
             With ``seek``: use the disk cache, so that opening a blob again sends no request once it
             was read completely. The cache folder is readable by the user only; ``blob_cache`` of
@@ -182,9 +182,8 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is written completely or not created. If ``path`` is a folder, the file gets a safe
-        form of the blob's own name. If the name is taken, a number is added, or with ``overwrite``
-        the file is replaced.
+        The file is written completely or not created. In a folder it gets a safe form of the blob's
+        name; if that is taken, a number is added, or with ``overwrite`` the file is replaced.
 
         Raises
         ------
@@ -227,7 +226,7 @@ class Blob:
         ConversionError
             The bytes are not a picture, or the decoder cannot read them.
         LimitExceededError
-            The picture or the blob exceeds a maximum; nothing was decoded.
+            The picture or blob exceeds ``max_pixels`` or ``max_bytes``; nothing was decoded.
         MissingDependencyError
             Pillow is not installed.
         """
@@ -240,8 +239,7 @@ class Blob:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
         A picture has the shape (height, width) or (height, width, channels), as Pillow decodes it:
-        usually 8 bits per channel in RGB order. Pickled arrays are not loaded. Parameters and
-        errors are those of `to_pil`.
+        usually 8 bits, RGB. Pickled arrays are not loaded. Parameters and errors: see `to_pil`.
 
         Examples
         --------
@@ -301,8 +299,7 @@ class Blob:
             Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
             Accept lines with fewer or more fields than the first one: missing fields are empty,
-            extra fields get columns ``f3``, ``f4``, …. By default such a line raises, since the
-            file may be truncated.
+            extra fields get columns ``f3``, ``f4``, …. By default such a line raises.
         max_bytes
             Maximum bytes of the blob, and of its decompressed rows.
         trusted

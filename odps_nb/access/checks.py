@@ -148,10 +148,10 @@ def check_overwrite(
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
-            f"{table} is partitioned by {', '.join(keys)}, so overwrite=True is ambiguous",
+            f"{table} is partitioned by {', '.join(keys)}: it is unclear what to replace",
             argument="overwrite",
             hint="pass one complete partition=, or overwrite='partitions' to replace the "
-            "partitions that get rows"
+            "partitions that receive rows"
             + (", or overwrite='all' to drop the others as well" if takes_all else ""),
         )
     return overwrite

@@ -106,8 +106,7 @@ class Connection:
     def blob_cache(self) -> BlobCache | None:
         """The disk cache of blobs, shared by all connections; ``None`` if it is off.
 
-        See `odps_nb.Blob.open`. ``clear()`` empties the cache, ``folder`` is its path, ``size`` and
-        ``limit`` are in bytes.
+        See `odps_nb.Blob.open`. ``clear()`` empties it; ``size`` and ``limit`` are in bytes.
         """
         return self._storage.blob_cache
 
@@ -165,8 +164,8 @@ class Connection:
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
             `TableSchema`. Or data as for `Table.write`: its columns define the table (types:
-            ``docs/types-and-times.md``), and its rows are written in one commit. If the write
-            fails, the table is dropped.
+            ``docs/types-and-times.md``), and its rows are written in one commit; if that fails, the
+            table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -182,8 +181,7 @@ class Connection:
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
             ``buckets``: the number of write buckets.
         if_not_exists
-            Leave an existing table unchanged. Not allowed with rows: see ``create`` of
-            `Table.write`.
+            Leave an existing table unchanged. With rows, use ``create`` of `Table.write`.
         index, progress
             As for `Table.write`, but ``index=None`` raises if the pandas index has a name.
 
@@ -335,11 +333,10 @@ class Connection:
             times keep their nanoseconds. Times with a zone require a connection with a time zone,
             in which the query then runs. Without ``params`` the query is sent unchanged.
         settings
-            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override
-            those in ``query``.
+            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; override those in
+            ``query``.
         wait
-            ``True``: return when the query has succeeded. ``False``: return at once; see
-            `Result.wait`.
+            ``True``: return when the query has succeeded. ``False``: at once; see `Result.wait`.
         timeout
             Maximum seconds to wait. After that, or on an interrupt, the query is cancelled.
         text, char_padding, progress

@@ -44,8 +44,7 @@ def examine(
     """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
     Yields the results one by one, since some take seconds. ``profile`` is a profile, its name, a
-    function that returns it, or ``None`` for the default of `connect`. ``online`` also checks the
-    service.
+    function that returns it, or ``None`` for the default. ``online`` also checks the service.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")
@@ -195,6 +194,6 @@ def _clock(date: str, now: float) -> Check:
         return Check("Clock", "optional", "the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
-        to_do = "set the clock of this machine: the service rejects requests from 15 minutes of skew"
+        to_do = "set the clock of this machine: the service rejects a skew of 15 minutes"
         return Check("Clock", "bad", found, to_do)
     return Check("Clock", "ok", found)

@@ -51,8 +51,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Return a profile with the credentials of an open connection, the embedded service, or this
-    process's configuration."""
+    """Return a profile with credentials from an open connection, embedded service or settings."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     for connection in reversed(list(_OPEN.values())):

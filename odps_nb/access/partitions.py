@@ -193,8 +193,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like SQL's ``max_pt``; compares
-    numerically."""
+    """Return the largest first-level value with rows, like SQL's ``max_pt``, but by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -235,8 +234,7 @@ def _fetched(
 class PartitionDetails:
     """Details of one partition; ``None`` for fields that the service does not report.
 
-    ``partition`` has the form of ``partitions=``. Times are in UTC; ``modified`` is the last change
-    of the rows.
+    ``partition`` can be passed to ``partitions=``. Times are in UTC; ``modified`` is of the rows.
     """
 
     partition: str

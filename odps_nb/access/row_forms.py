@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class RowForms(ABC):
-    """Base class of `Scan` and `Result`: conversions to DataFrames and Arrow, notebook display."""
+    """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
 
     _connection: Connection
     _begun = False
@@ -150,8 +150,7 @@ class RowForms(ABC):
         *,
         read_ahead: int | None = None,
     ) -> T:
-        """Return ``collect(batches)`` of all batches; called again after a switch to
-        microseconds."""
+        """Return ``collect(batches)``, reading again in microseconds if necessary."""
         with self._reading(progress) as (tracker, token):
             fall_back = self._fall_back(tracker, token)
 

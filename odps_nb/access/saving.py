@@ -191,5 +191,5 @@ def _with_number(name: str, number: int) -> str:
 
 def _taken(target: Path) -> ConfigError:
     return ConfigError(
-        f"{target} already exists", option="path", hint="choose another name or overwrite=True"
+        f"{target} already exists", option="path", hint="rename it or pass overwrite=True"
     )

@@ -45,9 +45,8 @@ class Scan(RowForms, ForEngines):
     request). The rows may be read several times and in several forms, always from the same
     snapshot, until the session expires.
 
-    TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in microseconds,
-    in a new session, with an `OdpsNbWarning`; `batches` and `reader` raise if they have already
-    returned rows.
+    TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session,
+    in microseconds, with an `OdpsNbWarning`; `batches` and `reader` raise after the first batch.
 
     Examples
     --------
@@ -241,7 +240,7 @@ class Scan(RowForms, ForEngines):
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return another read over the same connection, by default of this scan's session."""
+        """Return a read with another plan, by default of the ``session_id`` passed to this one."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -298,8 +297,7 @@ class Scan(RowForms, ForEngines):
         """Open a session in microseconds and return the warning, or raise the given error.
 
         The unit belongs to the session, so the new session may have a newer snapshot. Unless
-        ``fresh``, the caller may know the old snapshot, and the facts of both sessions must be
-        equal.
+        ``fresh``, the caller may know the old one, so both must report the same facts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already

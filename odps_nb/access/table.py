@@ -225,8 +225,7 @@ class Table(ForEngines):
             Keep the trailing spaces with which the service pads CHAR(n). By default they are
             stripped, also in nested values, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
-            Maximum bytes of Arrow data. A larger result raises a `LimitExceededError`, and nothing
-            more is fetched.
+            Maximum bytes of Arrow data. A larger result raises a `LimitExceededError`.
         progress
             Progress display, or a `ProgressListener`. By default a card in a notebook and a line in
             a terminal; ``False`` disables it.
@@ -240,14 +239,12 @@ class Table(ForEngines):
             ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since`` as there, because the session may already skip rows
-            by a condition.
+            ``columns``, ``where`` and ``since`` as there: the session may skip rows.
 
         Raises
         ------
         NotFoundError
-            The table or column does not exist (the hint lists similar names), or a range has no
-            partition.
+            A table or column does not exist (see the hint), or a range has no partition.
         ArgumentError
             An argument is invalid; nothing was read.
         ConflictError
@@ -366,14 +363,12 @@ class Table(ForEngines):
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image`` to a nested one. Default: the
-            table's only BLOB column.
+            The BLOB column, or a path such as ``pages.element.image``. Default: the only BLOB.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
             Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``;
-            ``limit`` counts only kept blobs. Using the size, type or name costs one request per
-            blob.
+            ``limit`` counts only kept blobs. Using size, type or name costs a request per blob.
         where, params, partitions, progress
             As for `read`.
 
@@ -453,7 +448,7 @@ class Table(ForEngines):
             drop it if the write fails. To set a comment or lifecycle use `Connection.create_table`.
         partitioned_by
             With ``create``: a column name of the data, ``"ds string"``, or a list of both. Default:
-            the keys of ``partition``.
+            ``partition``.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
             index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, and raise
@@ -518,8 +513,8 @@ class Table(ForEngines):
         (bytes), ``mime_type`` STRING (from the first bytes, or from the name if they are ambiguous,
         as for ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
 
-        A missing table is created. An existing one must have a BLOB column ``content``; the other
-        columns above are optional.
+        A missing table is created. An existing one must have a BLOB column ``content``; the others
+        are optional.
 
         Files are streamed in path order, in bounded memory. After an error no rows are written.
 
@@ -602,16 +597,14 @@ class Table(ForEngines):
         """Return a file picker for a notebook that writes the chosen files as rows.
 
         The browser uploads pieces of 1 MiB to a temporary folder of the kernel while no cell runs;
-        then all files are written in one commit. The picker shows progress and errors; after an
-        error no rows are written.
+        then all files are written in one commit. After an error no rows are written.
 
         Parameters
         ----------
         partition, overwrite, create
             As for `write_files`; a missing table is created with the first files.
         accept
-            File types that the browser offers: ``"image/*"``, ``".csv,.parquet"``. Files are not
-            checked against it.
+            File types that the browser offers: ``"image/*"``, ``".csv,.parquet"``. Not enforced.
 
         Returns
         -------
@@ -640,8 +633,7 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            Join a session that another process opened: its ``handle``, or its id together with
-            ``partition``.
+            Join a session opened by another process: its ``handle``, or its id with ``partition``.
 
         Returns
         -------

@@ -75,8 +75,7 @@ class BlobColumn(Sequence[Blob]):
         """The references of the blobs selected in the gallery, indexed by their rows.
 
         If the rows have no index, as with ``table.blobs``, the index is the position in this
-        column. ``df.loc[found.index]`` returns the rows, ``found.odps.save(folder)`` saves the
-        blobs.
+        column. ``df.loc[found.index]`` are the rows, ``found.odps.save(folder)`` saves the blobs.
         """
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
@@ -249,7 +248,7 @@ class BlobColumn(Sequence[Blob]):
             from odps_nb.notebook.gallery.view import Gallery
 
             self._gallery = Gallery(self, summary=self.summary)
-        self._gallery._ipython_display_()  # raises NotImplementedError outside a notebook; IPython then uses the MIME bundle
+        self._gallery._ipython_display_()  # outside a notebook: NotImplementedError
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         from odps_nb.notebook.gallery.page import mimebundle

@@ -124,7 +124,7 @@ class _ScanRows:
 
     def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
         """Read all rows, buffering at most ``ahead`` bytes; `stop` cancels it."""
-        # a separate scan, so that `stop` does not cancel reads of a twin
+        # a separate scan, so that `stop` leaves the reads of a `twin` running
         self._running = self._scan._copy(self._scan._plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 

@@ -40,7 +40,7 @@ def test_a_uuid_is_refused_and_its_text_is_bound():
     for form in (value, pa.scalar(value.bytes, pa.uuid())):
         with pytest.raises(ArgumentError, match="a UUID cannot be bound") as caught:
             plain(form)
-        assert caught.value.hint == "bind its text: str(value)"
+        assert caught.value.hint == "bind it as text: str(value)"
     assert plain(str(value)) == str(value)
 
 

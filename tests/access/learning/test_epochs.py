@@ -350,7 +350,7 @@ def test_the_blob_column_is_found_or_said(odps):
     with pytest.raises(NotFoundError) as caught:
         blob_column("name", media.schema, media.name)
     assert "content" in caught.value.hint
-    with pytest.raises(ArgumentError, match="inside of a column"):
+    with pytest.raises(ArgumentError, match="nested in a column"):
         blob_column(None, documents.schema, documents.name)
 
 

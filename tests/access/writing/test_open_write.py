@@ -276,7 +276,7 @@ def test_wrong_use_is_told(odps: Connection, table: Table) -> None:
     with table.open_write() as session:
         with pytest.raises(ArgumentError, match="overwrite"):
             table.open_write(session_id=session.handle, overwrite=True)
-        with pytest.raises(ArgumentError, match="the session is of"):
+        with pytest.raises(ArgumentError, match="the session belongs to"):
             odps.table("orders").open_write(session_id=session.handle)
         with pytest.raises(ArgumentError, match="id of the stream"):
             session.open_stream(resume=True)

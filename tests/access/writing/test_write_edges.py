@@ -97,7 +97,7 @@ def test_an_empty_day_with_its_partition_column_is_no_contradiction(
     ):
         table.write(data, partition="p=a")
     assert table.read().row_count == 1
-    with pytest.raises(ConversionError, match="other values than the partition"):
+    with pytest.raises(ConversionError, match="values that differ from the partition"):
         table.write([{"v": 1, "p": ["a"]}], partition="p=a")
 
 
