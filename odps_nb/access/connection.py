@@ -190,7 +190,7 @@ class Connection:
         ArgumentError
             A name, type or key is invalid; nothing was sent.
         ConflictError
-            A table of that name exists.
+            A table with this name exists.
         ConversionError
             A column's type cannot be determined, or a value does not fit the type.
 

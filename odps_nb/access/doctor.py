@@ -89,7 +89,7 @@ def _checksums() -> Check:
         to_do = "pip install --force-reinstall crc32c"
         return Check("Checksums", "bad", f"{found}: wrong", to_do)
     if not crc32c.IS_FAST:
-        to_do = "pip install --force-reinstall crc32c; blobs are slow without the instruction"
+        to_do = "pip install --force-reinstall crc32c; blobs are slow without the CPU instruction"
         return Check("Checksums", "optional", found, to_do)
     return Check("Checksums", "ok", found)
 

@@ -225,7 +225,7 @@ class Scan(RowForms, ForEngines):
         return split_tasks(self, lambda: self._connection._storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-        self._require_unbounded("rows for learning, which are shuffled epoch after epoch")
+        self._require_unbounded("training rows, which are shuffled in each epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
     def _require_unbounded(self, what: str, *, limit: bool = True) -> None:
@@ -320,8 +320,8 @@ class Scan(RowForms, ForEngines):
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
         return (
-            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them can be "
-            f"given in nanoseconds ({error.message}). Digits below a microsecond are truncated, "
+            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them fit "
+            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, "
             "also in conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
@@ -344,7 +344,7 @@ class Scan(RowForms, ForEngines):
             tracker=tracker,
             cancel=token,
         )
-        with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
+        with closing(batches):  # type: ignore[type-var]  # it is a generator
             for batch in batches:
                 yield self._shown(batch, session)
 

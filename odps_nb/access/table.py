@@ -509,7 +509,7 @@ class Table(ForEngines):
     ) -> Receipt:
         """Write the files of a folder to this table, one row per file, in one commit.
 
-        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
+        Columns: ``path`` STRING (relative, with ``/``), ``name`` STRING, ``size`` BIGINT
         (bytes), ``mime_type`` STRING (from the first bytes, or from the name if they are ambiguous,
         as for ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
 

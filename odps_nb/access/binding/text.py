@@ -119,7 +119,7 @@ def bind_query(
 
 @dataclass(slots=True)
 class _Place:
-    """The context of the next name: the token before it, and before each open parenthesis."""
+    """Context of the next placeholder: the token before it, and before each open parenthesis."""
 
     last: str = ""
     opened: list[str] = field(default_factory=list)

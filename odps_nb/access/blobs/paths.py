@@ -46,7 +46,7 @@ def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> B
     names = [".".join(path) for path in under or known]
     if not names:
         raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
-    problem = "is not one BLOB" if under else "is not a BLOB"
+    problem = "does not identify a single BLOB" if under else "is not a BLOB"
     raise NotFoundError(
         f"{text!r} {problem} of {table}",
         code="NoSuchColumn",

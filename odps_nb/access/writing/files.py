@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
 
 FILE_COLUMNS = (
-    "path string comment 'below the folder', name string, size bigint comment 'bytes', "
-    "mime_type string comment 'what the bytes are', modified timestamp, content blob"
+    "path string comment 'relative to the folder', name string, size bigint comment 'bytes', "
+    "mime_type string comment 'type of the content', modified timestamp, content blob"
 )
 CONTENT = "content"
 FIELDS = pa.schema(

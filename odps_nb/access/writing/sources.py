@@ -185,7 +185,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
     return rows
 
 
-# -- columns that the partition fixes -----------------------------------------------------------
+# -- columns fixed by the partition -------------------------------------------------------------
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
@@ -253,7 +253,7 @@ def _plain_names(schema: pa.Schema, target: Target) -> list[str]:
 def _arrow_cells(
     rows: pa.Table | pa.RecordBatch, target: Target, first_row: int = 0
 ) -> dict[str, list[Any]]:
-    """Return the cells of the BLOB columns, checked."""
+    """Check the cells of the BLOB columns and return them."""
     named = {name.casefold(): name for name in rows.schema.names}
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:

@@ -44,7 +44,11 @@ def test_a_path_may_be_short_where_it_is_clear():
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("pages", "is not one BLOB"), ("id", "is not a BLOB"), ("phot", "is not a BLOB")],
+    [
+        ("pages", "does not identify a single BLOB"),
+        ("id", "is not a BLOB"),
+        ("phot", "is not a BLOB"),
+    ],
 )
 def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
