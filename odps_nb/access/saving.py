@@ -95,7 +95,7 @@ class Folder:
         _check_folder(path)
         self._path, self._overwrite = path, overwrite
         self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # next number to try, by unnumbered name
+        self._numbers: dict[str, int] = {}  # next number to try for each name
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
         """Write chunks to a file with that safe name and return its path."""

@@ -240,7 +240,7 @@ class Scan(RowForms, ForEngines):
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return a read with another plan, by default of the ``session_id`` passed to this one."""
+        """Return a read with another plan, by default in the session passed to this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -297,7 +297,7 @@ class Scan(RowForms, ForEngines):
         """Open a session in microseconds and return the warning, or raise the given error.
 
         The unit belongs to the session, so the new session may have a newer snapshot. Unless
-        ``fresh``, the caller may know the old one, so both must report the same facts.
+        ``fresh``, the caller may know the old one, so both must report the same counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already

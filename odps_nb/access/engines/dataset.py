@@ -68,7 +68,7 @@ def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
+class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
     Each query opens one read session with only the columns and partitions it needs. The service

@@ -21,7 +21,7 @@ from odps_nb.wire import _flatbuffer as flat
 
 _MAGIC = 8  # size of the magic bytes of an Arrow file
 _PREFIX = 8  # marker and length preceding a message
-_HEADER, _METADATA = 2, 2  # field numbers of Message and Schema
+_HEADER, _METADATA = 2, 2  # Flatbuffers field numbers in Message and Schema
 _MAX_NODES = 10_000
 
 
@@ -53,7 +53,7 @@ class ArrowCall:
 
     @property
     def among(self) -> pa.Array:
-        """The values of ``is_in``."""
+        """The value set of an ``is_in`` call."""
         assert self.options is not None
         return self.options["value_set"].values
 

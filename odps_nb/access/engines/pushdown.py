@@ -123,8 +123,8 @@ def _surviving(
 ) -> list[PartitionSpec]:
     """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by one expression per file. The dataset built here has one
-    file name per partition, its number; no file is opened.
+    Arrow prunes the files of a dataset by one expression per file. Each partition is represented by
+    a file named with its number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [

@@ -61,7 +61,7 @@ def preview_rows(
             storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker
         )
     except (InvalidRequestError, AccessDeniedError):
-        return None  # a read shows whether only the preview is rejected
+        return None  # a full read shows whether the table itself is inaccessible
     except FramingError as error:
         if not error.lasts:
             raise

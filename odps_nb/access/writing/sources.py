@@ -1,7 +1,7 @@
 """Converts any accepted data to Arrow batches of a table's types; sends nothing.
 
-Data in memory is converted as a whole, so that one error lists all misfits; a stream is converted
-batch by batch. BLOB columns stay Python objects until they are uploaded.
+Data in memory is converted as a whole, so that one error lists all values that do not fit; a stream
+is converted batch by batch. BLOB columns stay Python objects until they are uploaded.
 """
 
 from __future__ import annotations
