@@ -86,7 +86,7 @@ def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
 def test_fine_digits_beside_far_times_are_cut_with_a_warning(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
-    with pytest.warns(OdpsNbWarning, match="Digits below a microsecond are cut"):
+    with pytest.warns(OdpsNbWarning, match="Digits below a microsecond are truncated"):
         got = table.read().to_arrow()["t"].to_pylist()
     assert got == table.read(timestamp_unit="us").to_arrow()["t"].to_pylist()
     assert got.count(None) == 2

@@ -1,7 +1,7 @@
-"""`Blob` and `NewBlob`: one blob that is stored, and one to be written.
+"""`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
-A `Blob` is a handle: making one sends no request; its bytes are verified before they are returned.
-``odps_nb.client.blob.many`` fetches them, ``odps_nb.notebook`` draws them.
+A `Blob` is a handle: creating it sends no request; its bytes are verified before they are returned.
+``odps_nb.client.blob.many`` fetches blobs, ``odps_nb.notebook`` displays them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 _CHUNK = 1 << 20
-_RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
+_RECEIVE_BUFFER = 128 << 10  # bytes; used when only the head is read
 MAX_PIXELS = 40_000_000
-"""Default maximum of pixels of a picture to decode; as for previews."""
+"""Default maximum number of pixels of a picture to decode; the same as for previews."""
 MAX_BYTES = 1 << 30
-"""Default maximum of bytes of a blob to convert, also when unpacked."""
-_HEAD = 1 << 16  # bytes from which a blob is recognised
+"""Default maximum bytes of a blob to convert, before and after decompression."""
+_HEAD = 1 << 16  # bytes used to detect the file format
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
@@ -47,7 +47,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
         return value
     if isinstance(value, Blob):
         return value.reference
-    if not isinstance(value, (str, bytes)):  # a null cell: None, NaN, pd.NA
+    if not isinstance(value, (str, bytes)):  # e.g. a null: None, NaN, pd.NA
         kind = type(value).__name__
         raise ArgumentError(
             f"a {kind} is not a blob reference",
@@ -59,9 +59,9 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 
 
 class Blob:
-    """Handle of one blob; made by ``odps.blob(reference)``.
+    """Handle of one blob; created by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request together, at the first use.
+    The first use of `size`, `mime_type` or `file_name` costs one small request for all three.
 
     Examples
     --------
@@ -86,24 +86,24 @@ class Blob:
 
     @property
     def reference(self) -> BlobReference:
-        """The token that names the blob."""
+        """The reference that identifies the blob."""
         return self._reference
 
     @property
     def verified(self) -> bool:
-        """Whether all its bytes were read through this handle and their checksums matched."""
+        """Whether the whole blob was read through this handle and its checksums matched."""
         return self._verified
 
     @property
     def size(self) -> int:
-        """Number of bytes; one request at the first use, unless it is known already."""
+        """Number of bytes; one request at the first use unless already known."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
         """The media type stated by the uploader; one request at the first use.
 
-        Empty if there is none. Not verified.
+        Empty if none was stated. Not verified.
         """
         return self._fetch_head().mime_type
 
@@ -111,13 +111,13 @@ class Blob:
     def file_name(self) -> str:
         """The file name stated by the uploader; one request at the first use.
 
-        Empty if there is none. Not verified.
+        Empty if none was stated. Not verified.
         """
         return self._fetch_head().file_name
 
     @property
     def head(self) -> BlobHead | None:
-        """Size, type and name as one value if they are known already; sends no request."""
+        """Size, type and name if already known, otherwise ``None``; sends no request."""
         return self._head
 
     def bytes(self) -> bytes:
@@ -126,9 +126,9 @@ class Blob:
         Raises
         ------
         NotFoundError
-            There is no such blob.
+            The blob does not exist.
         ChecksumError, TruncatedError
-            The bytes arrived damaged or incomplete.
+            The bytes were damaged or incomplete.
         """
         with self.open() as stream:
             data = stream.read()
@@ -145,20 +145,20 @@ class Blob:
         Parameters
         ----------
         seek
-            Return a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches
-            the blob from its first byte to the last one that is read, and at most 1 MiB more, and
-            keeps that until it is closed: 8 MiB in memory, more in a temporary file. **Reading the
-            tail costs the whole blob**: the protocol has no ranges. Without it the file is
+            Return a seekable file, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
+            blob from the start up to the last byte read, plus at most 1 MiB, and keeps these bytes
+            until it is closed: up to 8 MiB in memory, otherwise in a temporary file. **Reading the
+            end fetches the whole blob**: the protocol has no ranges. ``False``: the file is
             forward-only.
         cache
-            With ``seek``: use the cache on this machine's disk, so that opening a blob again costs
-            no request once all of it was read. The folder is private to the user; the setting
-            ``blob_cache`` of the connection is its size, or ``"off"``.
+            With ``seek``: use the disk cache, so that opening a blob again sends no request once it
+            was read completely. The cache folder is readable by the user only; ``blob_cache`` of
+            `odps_nb.connect` sets its size, or ``"off"``.
 
         Raises
         ------
         NotFoundError
-            There is no such blob.
+            The blob does not exist.
 
         Examples
         --------
@@ -182,8 +182,8 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is complete, or not created. In a folder it gets a safe form of the blob's own
-        name. If that is taken, a number is added, or with ``overwrite`` the file is replaced.
+        The file is written completely or not created. In a folder it gets a safe form of the blob's
+        name; if that is taken, a number is added, or with ``overwrite`` the file is replaced.
 
         Raises
         ------
@@ -206,27 +206,27 @@ class Blob:
     def to_pil(
         self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> Image.Image:
-        """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
+        """Decode a picture as a ``PIL.Image.Image``; of an animation, the first frame.
 
-        The format is recognised from the bytes, not from the stated media type. They are decoded in
-        a separate process, bounded in memory and time, so that a malicious file cannot crash yours.
-        Pixels are as in the file; ``info`` has their colour space (``icc_profile``, ``gamma``,
-        ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` it costs one request,
-        or none if the blob is cached; see `open`.
+        The format is detected from the bytes, not from the stated media type. The bytes are decoded
+        in a separate process with limited memory and time, so that a malicious file cannot crash
+        this one. Pixel values are not changed; ``info`` has the colour space (``icc_profile``,
+        ``gamma``, ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` this costs
+        one request, or none if the blob is cached; see `open`.
 
         Parameters
         ----------
         max_pixels, max_bytes
-            Maximum pixels of the picture, and bytes of the blob.
+            Maximum number of pixels of the picture, and maximum bytes of the blob.
         trusted
-            Decode it in this process: faster for many small pictures, for files of your own.
+            Decode in this process: faster for many small pictures; only for files you trust.
 
         Raises
         ------
         ConversionError
-            The bytes are no picture, or the decoder cannot read it.
+            The bytes are not a picture, or the decoder cannot read them.
         LimitExceededError
-            The picture has more pixels, or the blob more bytes; nothing was decoded.
+            The picture or blob exceeds ``max_pixels`` or ``max_bytes``; nothing was decoded.
         MissingDependencyError
             Pillow is not installed.
         """
@@ -238,8 +238,8 @@ class Blob:
     ) -> np.ndarray[Any, Any]:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
-        A picture has the shape (height, width), or (height, width, channels), as Pillow decodes it:
-        mostly 8 bits, red first. Nothing is unpickled. Parameters and errors are those of `to_pil`.
+        A picture has the shape (height, width) or (height, width, channels), as Pillow decodes it:
+        usually 8 bits, RGB. Pickled arrays are not loaded. Parameters and errors: see `to_pil`.
 
         Examples
         --------
@@ -257,20 +257,20 @@ class Blob:
         return as_array(data, mime)
 
     def to_text(self, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> str:
-        """Return a text; line ends stay as they are.
+        """Decode the blob as text, keeping its line endings.
 
         Parameters
         ----------
         encoding
-            Name of the encoding. Default: the one that the text states (byte order mark, XML, HTML,
-            ``coding:``), else UTF-8, else a guess of ``charset-normalizer``.
+            Name of the encoding. Default: the one that the text declares (byte order mark, XML,
+            HTML, ``coding:``), else UTF-8, else the guess of ``charset-normalizer``.
         max_bytes
             Maximum bytes of the blob.
 
         Raises
         ------
         ConversionError, LimitExceededError
-            The bytes are no text of that encoding, or too many.
+            The bytes are not text in that encoding, or exceed ``max_bytes``.
         """
         from odps_nb.convert.blob_content import as_text
 
@@ -285,31 +285,30 @@ class Blob:
         max_bytes: int = MAX_BYTES,
         trusted: bool = False,
     ) -> pa.Table:
-        """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
+        """Parse a Parquet, Arrow (file or stream), CSV or TSV file into an Arrow table.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
-        comments (``#``) are skipped. A text of Hive, whose fields end with ``\\x01``, has no names
-        and ``\\N`` for null. Parsed in a separate process, as in `to_pil`.
+        comments (``#``) are skipped. A Hive text file, with fields separated by ``\\x01``, has no
+        column names and ``\\N`` for null. The file is parsed in a separate process, as in `to_pil`.
 
         Parameters
         ----------
         encoding
-            Of a text; see `to_text`.
+            Encoding of CSV and TSV; see `to_text`.
         separator
-            The character between fields. Default: a tab, ``,``, ``;`` or ``|``, by the first lines.
+            Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
             Accept lines with fewer or more fields than the first one: missing fields are empty,
-            further ones get columns ``f3``, ``f4``, …. Otherwise such a line is an error, since the
-            text may be truncated.
+            extra fields get columns ``f3``, ``f4``, …. By default such a line raises.
         max_bytes
-            Maximum bytes of the blob, and of its unpacked rows.
+            Maximum bytes of the blob, and of its decompressed rows.
         trusted
-            Parse it in this process: for files of your own.
+            Parse in this process; only for files you trust.
 
         Raises
         ------
         ConversionError
-            The bytes are no such table, or the parser cannot read it.
+            The bytes are not a table in one of these formats, or the parser cannot read them.
         LimitExceededError
             The blob or its rows exceed ``max_bytes``.
 
@@ -391,7 +390,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn._glances`."""
+    """Iterate over blobs to preview, storing each head in its handle; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:
@@ -408,7 +407,7 @@ def iter_glances(
 
 
 def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what a notebook shows, an error as three lines instead of a traceback."""
+    """Return the notebook output of an object, with an error as three lines, no traceback."""
     try:
         return make()
     except OdpsNbError as error:
@@ -417,17 +416,17 @@ def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewBlob:
-    """A blob to be written, with its media type and file name.
+    """A blob to write, with its media type and file name.
 
     Parameters
     ----------
     data
-        Bytes, a path, a binary file object (read to its end), or a PIL picture or numpy array,
-        encoded as ``image_format`` of `Table.write` says.
+        Bytes, a path, a binary file object (read to its end), or a PIL image or NumPy array,
+        encoded in the ``image_format`` of `Table.write`.
     mime_type
-        E.g. ``image/png``. Default: guessed from the name.
+        Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        E.g. ``cat.png``; taken from a path. Stored by API version 3 only.
+        File name, e.g. ``cat.png``. Default: that of the path. Only API version 3 stores it.
 
     Examples
     --------
@@ -446,7 +445,7 @@ class NewBlob:
     def __post_init__(self) -> None:
         if isinstance(self.data, str):
             raise ConversionError(
-                "a blob needs bytes or a Path, not a string",
+                "a blob must be bytes or a Path, not a string",
                 source_type="str",
                 target_type="blob",
                 hint="pass pathlib.Path(…) for a file, or text.encode() for the text itself",

@@ -17,12 +17,12 @@ from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
-"""``True``: the table, or the named partition; ``"partitions"``: those that get rows; ``"all"``:
-every partition, also those that get none."""
+"""``True`` replaces the table or the given partition, ``"partitions"`` each partition that receives
+rows, ``"all"`` every partition."""
 
 
 def is_missing(value: object) -> bool:
-    """Whether this is a null, including those of pandas (NaN, NA, NaT)."""
+    """Whether the value is null, including pandas nulls (NaN, NA, NaT)."""
     if value is None:
         return True
     if isinstance(value, float):
@@ -31,13 +31,13 @@ def is_missing(value: object) -> bool:
 
 
 def check_text(argument: str, value: object) -> None:
-    """Raise `ArgumentError` unless this is text."""
+    """Raise `ArgumentError` unless the value is a string."""
     if not isinstance(value, str):
         raise ArgumentError(f"{argument} is a {type(value).__name__}, not text", argument=argument)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean 'x'? `` with up to three close names, or an empty text."""
+    """Return ``did you mean 'x'? `` with up to three similar names, or an empty string."""
     close = difflib.get_close_matches(name, list(names), n=3)
     return f"did you mean {' or '.join(repr(one) for one in close)}? " if close else ""
 
@@ -46,7 +46,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     """Return the names in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
-            f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
+            f"columns is the string {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
         )
     spelled = []
     for name in columns:
@@ -61,12 +61,12 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
         spelled.append(column.name)
     for name in spelled:
         if spelled.count(name) > 1:
-            raise ArgumentError(f"the column {name!r} is asked for twice")
+            raise ArgumentError(f"the column {name!r} is listed twice")
     return tuple(spelled)
 
 
 def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
-    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``."""
+    """Return an integer, including NumPy's, as `int`; ``None`` stays ``None``."""
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -80,7 +80,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Return the spec with the table's own key names, in the table's order."""
+    """Return the spec with the table's key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
@@ -107,7 +107,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
-    """Check one partition as `check_partition` does, and that every level has a value."""
+    """Check a partition like `check_partition`, and require a value for every level."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
         raise ArgumentError(f"{table} has no partitions")
@@ -115,7 +115,7 @@ def check_whole_partition(
         raise ArgumentError(
             f"{str(spec)!r} is not a complete partition of {table}",
             code="InvalidPartitionSpec",
-            hint=f"give a value for each of: {', '.join(column.name for column in keys)}",
+            hint=f"pass a value for each of: {', '.join(column.name for column in keys)}",
         )
     return found
 
@@ -128,9 +128,9 @@ def check_overwrite(
     *,
     takes_all: bool = True,
 ) -> bool:
-    """Return whether a write replaces rows; refuse arguments that could replace more than meant.
+    """Return whether a write replaces rows; raise if it could replace more than intended.
 
-    ``takes_all`` is false if a write does not know in the end which partitions got rows.
+    ``takes_all`` is false if the writer cannot tell which partitions received rows.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -144,21 +144,21 @@ def check_overwrite(
     if not isinstance(overwrite, bool):
         words = "False, True, 'partitions' or 'all'" if takes_all else "False, True or 'partitions'"
         raise ArgumentError(
-            f"overwrite is {overwrite!r}", argument="overwrite", hint=f"it is {words}"
+            f"overwrite is {overwrite!r}", argument="overwrite", hint=f"pass {words}"
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
-            f"{table} is partitioned by {', '.join(keys)}: say what the overwrite may replace",
+            f"{table} is partitioned by {', '.join(keys)}: it is unclear what to replace",
             argument="overwrite",
             hint="pass one complete partition=, or overwrite='partitions' to replace the "
-            "partitions that get rows"
+            "partitions that receive rows"
             + (", or overwrite='all' to drop the others as well" if takes_all else ""),
         )
     return overwrite
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
-    """Refuse ``03`` for the number 3: not all readers take both for the same partition."""
+    """Reject ``03`` for the number 3: not all readers treat both as the same partition."""
     if value is None:
         return
     code = column.type.code
@@ -172,7 +172,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
             good = False
     if not good:
         raise ArgumentError(
-            f"{value!r} is not a {code.name} in the form of the partition column {column.name!r}",
+            f"{value!r} is not a {code.name} in the format of the partition column {column.name!r}",
             code="InvalidPartitionSpec",
             hint="write 2024-01-31"
             if code is TypeCode.DATE
@@ -181,7 +181,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
 
 
 def require(module: str) -> Any:
-    """Import a library that an extra of the same name installs."""
+    """Import a library that the extra of the same name installs, or raise if it is missing."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

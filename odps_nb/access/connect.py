@@ -1,4 +1,4 @@
-"""`connect`: a connection from a profile, settings, or the embedded service."""
+"""`connect`: creates a connection from a profile, settings, or the embedded service."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ def connect(
     blob_cache: str | None = None,
     client_options: ClientOptions | None = None,
 ) -> Connection:
-    """Return a connection; apart from ``"local"`` this costs no request.
+    """Return a connection; sends no request, except to start ``"local"``.
 
     Parameters
     ----------
     source
-        Nothing: environment (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
-        ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring.
-        A name: that profile of ``~/.config/odps_nb/profiles.toml``. ``"local"``: the embedded
-        service in a child process, which ends with the connection or the interpreter. A
-        `Profile`, or a pyodps ``ODPS`` object: its settings.
+        Default: environment variables (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
+        ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring. A
+        name: that profile in ``~/.config/odps_nb/profiles.toml``. ``"local"``: the embedded service
+        in a child process, which ends with the connection or the interpreter. A `Profile`, or a
+        pyodps ``ODPS`` object: its settings.
     root
-        With ``"local"``: the folder that keeps the tables. Default: a temporary one.
+        With ``"local"``: the folder that stores the tables. Default: a temporary one.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
         Settings that override those of the source; see `odps_nb.Profile`.
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
         `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`; or a function that
-        returns the keys as a mapping, called again before they expire. Replaces the credentials of
-        the source.
+        returns the keys as a mapping and is called again before they expire. They replace the
+        credentials of ``source``.
     timezone
-        A zone such as ``"Asia/Shanghai"`` for DATETIME, TIMESTAMP and naive times. Default: UTC.
+        Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.
     blob_cache
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
         the cache folder of the platform; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connections; replaces all of those in the environment and the
-        profile. See `odps_nb.ClientOptions`.
+        Retries, time-outs and connection limits; replaces all such settings of the environment and
+        the profile. See `odps_nb.ClientOptions`.
 
     Raises
     ------
     ConfigError
-        Something is missing or unknown; the hint names keywords and variables, or known profiles.
+        A setting is missing or unknown; the hint lists keywords and variables, or profile names.
     MissingDependencyError
-        ``"local"`` without the extra of that name.
+        ``"local"`` needs the extra ``local``, which is not installed.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def connect(
         return _local(root, said)
     if root is not None:
         raise ConfigError(
-            "root belongs to the embedded service",
+            "root applies only to the embedded service",
             option="root",
             hint='write connect("local", root=…)',
         )
@@ -99,7 +99,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     if isinstance(source, Profile):
         replaced = dict.fromkeys(CREDENTIAL_FIELDS) if "credentials" in said else {}
         return dataclasses.replace(source, **{**replaced, **said})
-    # Recognised by its class name: pyodps is never imported here.
+    # Detect pyodps by its class name, without importing it.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)
     raise ConfigError(

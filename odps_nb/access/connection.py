@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
+    """Access the tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
-    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; a
-    forked child opens its own sockets. Can be pickled, without credentials: another process uses
-    those that are configured there (see ``docs/howto/other-processes.md``).
+    A context manager: `close` closes the sockets and stops an embedded service. Thread-safe; a
+    forked child opens its own sockets. A pickle has no credentials: another process uses those
+    configured there (see ``docs/howto/other-processes.md``).
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Connection:
         Raises
         ------
         ConfigError
-            The connection comes from a pickle, and this process has no credentials.
+            The connection was unpickled in a process that has no credentials.
         """
         if not isinstance(self._profile, Profile):
             self._profile = self._profile()
@@ -82,7 +82,7 @@ class Connection:
 
     @property
     def _address(self) -> Address:
-        """What a pickle holds: settings without credentials."""
+        """The settings without credentials, as stored in a pickle."""
         if self._made_address is None:
             settings = tuple(self.profile.as_settings().items())
             root = None if self._service is None else self._service.root
@@ -104,10 +104,9 @@ class Connection:
 
     @property
     def blob_cache(self) -> BlobCache | None:
-        """Blobs on this machine's disk, shared by all connections; ``None`` if switched off.
+        """The disk cache of blobs, shared by all connections; ``None`` if it is off.
 
-        See `odps_nb.Blob.open`. ``clear()`` removes all of them, ``folder`` is where they are,
-        ``size`` and ``limit`` are in bytes.
+        See `odps_nb.Blob.open`. ``clear()`` empties it; ``size`` and ``limit`` are in bytes.
         """
         return self._storage.blob_cache
 
@@ -124,11 +123,11 @@ class Connection:
         return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's tables, sorted; of a pattern such as ``ord*``."""
+        """Return the sorted names of the project's tables, or of those that match ``ord*``."""
         return list_tables(self._storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's schemas, sorted; of a pattern, as for `tables`.
+        """Return the sorted names of the project's schemas; ``pattern`` is as for `tables`.
 
         Raises
         ------
@@ -138,7 +137,7 @@ class Connection:
         return list_schemas(self._storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the projects that the key may list, as for `tables`."""
+        """Return the names of the projects that the access key may list; see `tables`."""
         return list_projects(self._storage, pattern)
 
     def create_table(
@@ -157,43 +156,43 @@ class Connection:
         index: bool | None = None,
         progress: Progress = None,
     ) -> Table:
-        """Create a table, with rows if some are given, and return its handle.
+        """Create a table, write rows if data is passed, and return the table's handle.
 
         Parameters
         ----------
         columns
-            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with such
-            a text for each column, a dict of names and types, a schema of Arrow or Spark, or a
-            `TableSchema`. Or data as for `Table.write`: the table gets its columns (types:
-            ``docs/types-and-times.md``), and its rows in one commit. If that fails, the table is
-            dropped again.
+            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
+            such string per column, a dict of names and types, an Arrow or Spark schema, or a
+            `TableSchema`. Or data as for `Table.write`: its columns define the table (types:
+            ``docs/types-and-times.md``), and its rows are written in one commit; if that fails, the
+            table is dropped.
         partitioned_by
-            ``"ds string"``, names of columns, or a list of both: ``["ds string", "region"]``.
+            ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
         primary_key
-            Columns that identify a row: later rows of a key replace earlier ones. The columns
-            become ``not null``, the table transactional.
+            Columns that identify a row: a later row replaces an earlier row with the same key. The
+            columns become ``not null``, and the table becomes transactional.
         properties
-            Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
-            primary key needs is set automatically.
+            Table properties such as ``{"acid.cdc.mode.enable": True}``. Properties required by a
+            BLOB column or a primary key are set automatically.
         lifecycle
-            Days until the service drops unchanged data.
+            Days after which the service drops data that has not changed.
         cluster_by, buckets
-            Columns to hash and sort rows by, and number of buckets; with a primary key, ``buckets``
-            alone is the number of write buckets.
+            Columns to cluster rows by, and the number of buckets. With a primary key, pass only
+            ``buckets``: the number of write buckets.
         if_not_exists
-            Leave an existing table as it is. Not with rows: see ``create`` of `Table.write`.
+            Leave an existing table unchanged. With rows, use ``create`` of `Table.write`.
         index, progress
-            As for `Table.write`; a named index of pandas data is an error with ``index=None``.
+            As for `Table.write`, but ``index=None`` raises if the pandas index has a name.
 
         Raises
         ------
         ArgumentError
-            A name, type or key that no table can have; nothing was sent.
+            A name, type or key is invalid; nothing was sent.
         ConflictError
-            A table of that name exists.
+            A table with this name exists.
         ConversionError
-            The data has a column without a type, or a value that does not fit it.
+            A column's type cannot be determined, or a value does not fit the type.
 
         Examples
         --------
@@ -232,19 +231,19 @@ class Connection:
         return table
 
     def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
-        """Drop a table with everything in it.
+        """Drop a table and all its data.
 
         Raises
         ------
         NotFoundError
-            No such table, and ``if_exists`` is not set.
+            The table does not exist, and ``if_exists`` is not set.
         """
         drop_table(self._storage, self.table(name).name, if_exists=if_exists)
 
     # -- blobs -----------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return the handle of a blob, by a value of a BLOB column; sends no request."""
+        """Return the handle of a blob from a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
         self._storage  # noqa: B018  # raises if the connection is closed
@@ -258,28 +257,28 @@ class Connection:
         caption: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> BlobColumn:
-        """Return the handles of many blobs; sends no request. A gallery in Jupyter.
+        """Return the handles of many blobs, shown as a gallery in Jupyter; sends no request.
 
-        The column fetches, streams and saves its blobs in few requests.
+        The returned `BlobColumn` fetches, streams and saves its blobs in few requests.
 
         Parameters
         ----------
         references
-            Values of a BLOB column (a list, a Series, an Arrow array) without nulls or with them;
-            or, with ``column``, a pandas or polars DataFrame or an Arrow table.
+            Values of a BLOB column (a list, a Series, an Arrow array), possibly with nulls; or,
+            with ``column``, a pandas or polars DataFrame or an Arrow table.
         column
-            The column of the frame with references; each blob is shown under its row.
+            The column of the frame that holds references; each tile shows the row of its blob.
         caption
-            Columns of the frame whose values the tiles show, beside the index of the row.
+            Columns of the frame whose values each tile shows, in addition to the row's index.
         limit
-            Maximum number of blobs; rows without one are left out.
+            Maximum number of blobs; rows without a blob are skipped.
 
         Raises
         ------
         NotFoundError
             The frame has no such column.
         ArgumentError
-            A value is no reference.
+            A value is not a blob reference.
 
         Examples
         --------
@@ -302,7 +301,7 @@ class Connection:
         return column_of_values(self, references, limit)
 
     def _frame_blobs(self) -> FrameBlobs:
-        """Return what ``series.odps`` fetches blobs with, for a column without a connection."""
+        """Return the fetcher that ``series.odps`` uses for a column without a connection."""
         from odps_nb.access.blobs.frames import FrameBlobs
 
         return FrameBlobs(self)
@@ -321,35 +320,35 @@ class Connection:
         char_padding: bool = False,
         progress: Progress = None,
     ) -> Result:
-        """Run a query on the service.
+        """Run a SQL statement on the service and return its result.
 
         Parameters
         ----------
         query
-            The text of one statement, with ``:name`` for values. It may begin with settings:
-            ``set odps.sql.allow.fullscan=true; select …``.
+            One SQL statement, with ``:name`` as the placeholder of a value. It may begin with
+            settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
             Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and names of tables
-            and columns for ``{name}``. Values are those of Python, NumPy, pandas, Arrow and polars;
-            times keep their nanoseconds. Times with a zone need a connection with one, in which
-            the query runs. Without ``params`` the query is sent as it is.
+            and columns for ``{name}``. Python, NumPy, pandas, Arrow and polars values are accepted;
+            times keep their nanoseconds. Times with a zone require a connection with a time zone,
+            in which the query then runs. Without ``params`` the query is sent unchanged.
         settings
-            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override
-            those in the text.
+            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; override those in
+            ``query``.
         wait
-            Return when the query has succeeded; otherwise at once: see `Result.wait`.
+            ``True``: return when the query has succeeded. ``False``: at once; see `Result.wait`.
         timeout
-            Maximum seconds to wait. The query is cancelled then, and by an interrupt.
+            Maximum seconds to wait. After that, or on an interrupt, the query is cancelled.
         text, char_padding, progress
             As for `Table.read`.
 
         Raises
         ------
         QueryError
-            It failed; the message is the service's own.
+            The query failed; the message is the service's own.
         ArgumentError
-            A ``:name`` without a value in ``params``, a value without a SQL literal, a null after
-            ``not in``, or a ``{name}`` whose value is not a name.
+            ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
+            value of a ``{name}`` is not a valid name.
 
         Examples
         --------
@@ -384,17 +383,17 @@ class Connection:
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False
     ) -> Result:
-        """Return the result of a query of this project by its instance id; two requests.
+        """Return the result of a query in this project by its instance id; sends two requests.
 
-        The query may come from another process, and may still run; see `Result.instance_id`.
-        ``text`` and ``char_padding`` are as for `Table.read`.
+        The query may have been started by another process and may still run; see
+        `Result.instance_id`. ``text`` and ``char_padding`` are as for `Table.read`.
 
         Raises
         ------
         NotFoundError
-            The project has no such instance; or its result has expired when rows are read.
+            The project has no such instance. Also raised on reading rows if the result has expired.
         ArgumentError
-            This cannot be the id of an instance.
+            ``instance_id`` is not a valid instance id.
 
         Examples
         --------
@@ -415,7 +414,7 @@ class Connection:
         params: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> SqlCost:
-        """Return the service's estimate of the cost of a query, with arguments as for `sql`."""
+        """Return the service's cost estimate for a query; arguments are as for `sql`."""
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.query import estimate_sql
 
@@ -434,9 +433,9 @@ class Connection:
             self._client.cancel()
 
     def close(self) -> None:
-        """Cancel what runs (see `cancel`), close the sockets, stop an embedded service. Idempotent.
+        """Cancel running work, close the sockets and stop an embedded service. Idempotent.
 
-        In a forked child this does not affect the parent.
+        See `cancel`. Closing in a forked child does not affect the parent.
         """
         self._closed = True
         if self._client is not None:
@@ -467,5 +466,5 @@ class Connection:
 
 
 def _reconnect(address: Address) -> Connection:
-    """Return the connection that a pickle leads to, in this process or another one."""
+    """Return the connection for an unpickled address, in this process or another one."""
     return connect_again(address, lambda profile: Connection(profile, address=address))

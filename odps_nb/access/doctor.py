@@ -1,4 +1,4 @@
-"""Checks the installation, the profile and the service; never raises, and shows no secret."""
+"""Checks the installation, the profile and the service, without raising or showing secrets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
-"""Seconds of clock skew that are reported; the service refuses 900."""
+"""Seconds of clock skew from which a warning is shown; the service rejects 900."""
 _TIMEOUT = 10.0
 _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``optional`` is for what only some features need."""
+    """The result of one check; state ``optional`` means that only some features need it."""
 
     name: str
     verdict: Verdict
@@ -34,7 +34,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has to be fixed."""
+        """Whether nothing needs fixing."""
         return self.verdict == "ok"
 
 
@@ -44,7 +44,7 @@ def examine(
     """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
     Yields the results one by one, since some take seconds. ``profile`` is a profile, its name, a
-    function that returns it, or ``None`` for the one of `connect`; ``online`` asks the service.
+    function that returns it, or ``None`` for the default. ``online`` also checks the service.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")
@@ -55,7 +55,7 @@ def examine(
     yield _widgets()
     service = ("duckdb", "sqlglot", "starlette", "uvicorn")
     yield _optional("Embedded service", service, "local", "for connect('local')")
-    yield _optional("Keyring", ("keyring",), "keyring", "for keys in the keyring of the system")
+    yield _optional("Keyring", ("keyring",), "keyring", "for access keys in the system keyring")
     chosen, check = _profile(profile)
     yield check
     if chosen is not None and online:
@@ -89,7 +89,7 @@ def _checksums() -> Check:
         to_do = "pip install --force-reinstall crc32c"
         return Check("Checksums", "bad", f"{found}: wrong", to_do)
     if not crc32c.IS_FAST:
-        to_do = "pip install --force-reinstall crc32c; blobs are slow without the instruction"
+        to_do = "pip install --force-reinstall crc32c; blobs are slow without the CPU instruction"
         return Check("Checksums", "optional", found, to_do)
     return Check("Checksums", "ok", found)
 
@@ -115,7 +115,7 @@ def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Che
 def _widgets() -> Check:
     packages = ("ipython", "ipywidgets", "pillow", "tqdm")
     check = _optional("Notebook", packages, "notebook", "for magics and pictures")
-    kernel = _version("ipykernel")  # comes with Jupyter, not with our extra
+    kernel = _version("ipykernel")  # installed with Jupyter, not with our extra
     if kernel is not None:
         check = replace(check, found=f"{check.found}, ipykernel {kernel}")
     if kernel == "7.4.0":
@@ -132,7 +132,7 @@ def _profile(wanted: Profile | str | Callable[[], Profile] | None) -> tuple[Prof
     try:
         profile = wanted() if callable(wanted) else Profile.resolve(wanted)
     except OdpsNbError as error:
-        # The embedded service needs no profile; a missing one matters only if it was named.
+        # The embedded service needs no profile, so only a missing named profile is an error.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
         return None, Check("Profile", verdict, error.message, error.hint or "")
@@ -154,7 +154,7 @@ def _client(profile: Profile, *, timeout: float) -> StorageClient:
 
 
 def _ask(storage: StorageClient, dates: list[str]) -> str:
-    """Ask for the project, note the date of the response, and return that the service answers."""
+    """Request the project, append the response's date to ``dates``, and return the result."""
     from odps_nb.wire.calls import Scope
     from odps_nb.wire.control import GetProject
 
@@ -162,7 +162,7 @@ def _ask(storage: StorageClient, dates: list[str]) -> str:
     request = GetProject(project=project).encode(scope=Scope(curr_project=project))
     headers, _ = storage.rest(request)
     dates.append(headers.get("Date") or "")
-    return f"{storage.profile.endpoint} answers"
+    return f"{storage.profile.endpoint} responds"
 
 
 def _service(profile: Profile) -> Iterator[Check]:
@@ -194,6 +194,6 @@ def _clock(date: str, now: float) -> Check:
         return Check("Clock", "optional", "the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
-        to_do = "set the clock of this machine: requests are refused beyond 15 minutes"
+        to_do = "set the clock of this machine: the service rejects a skew of 15 minutes"
         return Check("Clock", "bad", found, to_do)
     return Check("Clock", "ok", found)

@@ -1,7 +1,7 @@
-"""What a pickled connection holds, and how another process connects with credentials of its own.
+"""Pickles connections without credentials, and reconnects with those of another process.
 
-A pickle of a handle has an `Address` and never a key or token. In the process that made it, it
-leads to the same connection.
+A pickled handle contains an `Address` and never a key or token. Unpickling it in the process that
+pickled it returns the same connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root``: folder of an embedded service, with its keys."""
+    """Settings without credentials; ``root`` is the folder of an embedded service and its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -33,16 +33,16 @@ class Address:
 
 
 def remember(connection: Connection) -> None:
-    """Register an open connection, weakly, for pickles of it."""
+    """Register an open connection by a weak reference, for unpickling."""
     _OPEN[connection._address.connection_id] = connection
 
 
 def connect_again(
     address: Address, make: Callable[[Callable[[], Profile]], Connection]
 ) -> Connection:
-    """Return the connection of an address if it is open here, or a new one, which ``make`` makes.
+    """Return the open connection for an address, or a new one created by ``make``.
 
-    Its profile is found at the first use: without credentials that fails in the caller's code.
+    Credentials are looked up at the first use, so that an error is raised in the caller's code.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:
@@ -51,7 +51,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Find credentials: of an open connection, of an embedded service, or configured."""
+    """Return a profile with credentials from an open connection, embedded service or settings."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     for connection in reversed(list(_OPEN.values())):
@@ -73,13 +73,13 @@ def _profile_here(address: Address) -> Profile:
 
 
 def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
-    """Return a profile with these settings and the credentials that are configured here."""
+    """Return a profile with these settings and the credentials configured in this process."""
     given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
     name = given.pop("name", None)
     try:
         return Profile.resolve(name if name in profile_names(os.environ) else None, **given)
     except ConfigError as error:
-        error.add_note("keys are not sent to other processes: each needs its own")
+        error.add_note("access keys are not sent to other processes: each process needs its own")
         error.hint = (
             "set ODPS_ACCESS_ID and ODPS_ACCESS_KEY (or a profile) for the other process, or call "
             "odps_nb.connect(…) there first"

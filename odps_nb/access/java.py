@@ -42,7 +42,7 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
         + (f"only {old} was found" if seen else "no Java was found"),
         extra="spark",
         hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
-        "conda install openjdk=17) or point JAVA_HOME at it, then try again",
+        "conda install openjdk=17) or set JAVA_HOME to its folder, then try again",
     )
 
 
@@ -50,11 +50,11 @@ def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
     if home := env.get("JAVA_HOME"):
         yield from _at(Path(home), "JAVA_HOME")
     if found := shutil.which("java", path=env.get("PATH")):
-        # /usr/bin/java is a chain of links to the home.
+        # /usr/bin/java is a chain of links into the Java home.
         yield from _at(Path(found).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
-    # the lowest version is the one that Spark has supported longest
+    # prefer the lowest version, which Spark has supported longest
     yield from sorted(rest, key=lambda java: java.version)
 
 
@@ -66,7 +66,7 @@ def _at(home: Path, source: str) -> Iterator[Java]:
 
 def _version(home: Path, program: Path) -> int | None:
     try:
-        # Reading the release file saves starting a JVM; some builds have none.
+        # Reading the release file avoids starting a JVM; some builds lack it.
         found = _RELEASE.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         found = None

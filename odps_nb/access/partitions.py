@@ -1,7 +1,7 @@
-"""Chooses the partitions of a read, and tells the rows and size of each partition.
+"""Resolves the partitions of a read, and returns details of each partition of a table.
 
 ``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``. A
-plan holds exact specs only: the others are resolved from the service's list of partitions.
+plan holds only exact specs; ranges and ``latest`` are resolved from the service's list.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odps_nb.wire.control import PartitionInfo
 
 LATEST = "latest"
-"""The largest value of the first partition level that has rows, as ``max_pt`` of SQL."""
+"""Selects the largest first-level value that has rows, like ``max_pt`` in SQL."""
 
 _INVALID = "InvalidPartitionSpec"
 _LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
@@ -43,7 +43,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRange:
-    """Comparisons with partition columns that must all hold, beside exact values."""
+    """Exact values and comparisons of partition columns, which must all match."""
 
     exact: PartitionSpec
     bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
@@ -59,7 +59,7 @@ PartitionChoice = PartitionLike | PartitionRange
 def parse_choices(
     partitions: PartitionChoice | Iterable[PartitionChoice] | None,
 ) -> tuple[PartitionSpec | PartitionRange | str, ...]:
-    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all."""
+    """Parse ``partitions=`` into exact specs, ranges and `LATEST`; empty for all partitions."""
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
@@ -93,11 +93,11 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
 
 
 def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
-    """Return a comparison; values are read as those of `PartitionSpec.of` are."""
+    """Return a comparison; its value is parsed as in `PartitionSpec.of`."""
     key, sign, written = found.groups()
     if given is not None and written:
         raise ArgumentError(
-            f"{text!r} has a value of its own", code=_INVALID, hint="write {'ds >=': value}"
+            f"{text!r} already has a value", code=_INVALID, hint="write {'ds >=': value}"
         )
     source = f"{key}={written}" if given is None else {key: given}
     ((_, value),) = PartitionSpec.of(source).items
@@ -110,7 +110,7 @@ def choose_partitions(
     table: TableName,
     storage: StorageClient,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the exact specs of a read; asks the service only for ranges and `LATEST`."""
+    """Return the exact specs of a read, listing partitions only for ranges and `LATEST`."""
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
     for one in parse_choices(partitions):
@@ -139,14 +139,14 @@ def choose_partitions(
 def _extent(listed: Iterable[PartitionInfo]) -> str:
     specs = sorted(str(info.spec) for info in listed)
     if not specs:
-        return "add a partition or write rows first; the table has none"
+        return "write rows or add a partition first; the table has none"
     return f"choose from its partitions, {specs[0]} to {specs[-1]}"
 
 
 def _test(
     wanted: PartitionRange, schema: TableSchema, table: TableName
 ) -> Callable[[Mapping[str, str]], bool]:
-    """Return whether the values of a partition are in a range; checks names and values."""
+    """Return a test of whether a partition is in a range, after checking names and values."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
     tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
@@ -164,7 +164,7 @@ def _test(
             raise ArgumentError(
                 f"{value!r} cannot be compared with {column.name!r}, a {column.type.code.name}",
                 code=_INVALID,
-                hint="pass a value of this type, or choose rows with where=",
+                hint="pass a value of this type, or select rows with where=",
             )
         tests.append((column, _COMPARE[sign], bound))
 
@@ -178,7 +178,7 @@ def _test(
 
 
 def _comparable(value: str, column: Column) -> Any:
-    """Return a partition value as a value of its type; ``None`` if it is none."""
+    """Parse a partition value as the column's type; ``None`` if it is not valid."""
     kind = TYPE_FACTS[column.type.code].kind
     if kind in ("TEXT", "CHAR"):
         return value
@@ -193,7 +193,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like ``max_pt`` of SQL; numbers by value."""
+    """Return the largest first-level value with rows, like SQL's ``max_pt``, but by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -222,7 +222,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a listed partition with its details, if a request can name it."""
+    """Return a listed partition with its details, if a request can address it."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:
@@ -232,9 +232,9 @@ def _fetched(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetails:
-    """One partition of a table; ``None`` for what the service does not report.
+    """Details of one partition; ``None`` for fields that the service does not report.
 
-    ``partition`` is as in ``partitions=``; times are UTC, and ``modified`` is that of the rows.
+    ``partition`` can be passed to ``partitions=``. Times are in UTC; ``modified`` is of the rows.
     """
 
     partition: str
@@ -247,7 +247,7 @@ class PartitionDetails:
 def fetch_details(
     storage: StorageClient, table: TableName, under: PartitionSpec
 ) -> list[PartitionDetails]:
-    """Return the details of each partition, with one request for each."""
+    """Return the details of each partition; sends one request per partition."""
     from odps_nb.client.catalog import iter_partitions
     from odps_nb.client.parallel.fan_out import fan_out
 

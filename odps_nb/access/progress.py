@@ -9,7 +9,7 @@ from odps_nb.client.calls.progress import Progress, ProgressListener, silent
 from odps_nb.errors import ArgumentError
 
 MakesListener = Callable[..., ProgressListener]
-"""Returns the display of one operation; its stop button calls ``on_cancel``."""
+"""Creates the progress display of one operation; its stop button calls ``on_cancel``."""
 
 
 def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
@@ -25,14 +25,14 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
             raise ArgumentError(
                 f"progress is a {type(one).__name__}",
                 argument="progress",
-                hint="pass False for silence, or an odps_nb.ProgressListener",
+                hint="pass False for no display, or an odps_nb.ProgressListener",
             )
         return one
     return default_listener(on_cancel=on_cancel)
 
 
 def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return a card in a notebook, a line in a terminal, otherwise no display."""
+    """Return a card in a notebook, a line in a terminal, and otherwise no display."""
     if _in_kernel():
         from odps_nb.notebook.progress.cards import CardListener
 

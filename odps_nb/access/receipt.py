@@ -1,4 +1,4 @@
-"""`Receipt`: the result of one committed write, as a value."""
+"""`Receipt`: the result of one committed write."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Receipt:
-    """One commit. It exists only after the service has confirmed it.
+    """Result of one commit, created only after the service has confirmed it.
 
-    ``bytes`` and ``blob_bytes`` are the sizes of rows (as Arrow, before compression) and blobs.
+    ``bytes`` is the size of the rows as Arrow before compression, ``blob_bytes`` that of the blobs.
     ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
     write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
-    rows had been sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is
-    ``added``, ``replaced``, ``upserted`` or ``deleted``; ``session_id`` is for support.
+    is the number of rows sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is
+    ``added``, ``replaced``, ``upserted`` or ``deleted``; quote ``session_id`` to support.
 
     Examples
     --------

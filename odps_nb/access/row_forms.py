@@ -1,4 +1,4 @@
-"""`RowForms`: the forms in which a `Scan` and a `Result` give their rows."""
+"""`RowForms`: conversions of the rows of a `Scan` or `Result` to data frames and Arrow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class RowForms(ABC):
-    """Base class of `Scan` and `Result`: DataFrames, Arrow, and what a notebook shows."""
+    """Base class of `Scan` and `Result`: data frames, Arrow, and notebook display."""
 
     _connection: Connection
     _begun = False
@@ -54,13 +54,13 @@ class RowForms(ABC):
     @property
     @abstractmethod
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if not known before reading."""
+        """Number of rows; ``None`` if unknown before reading."""
 
     @abstractmethod
     def _reading(
         self, progress: Progress
     ) -> AbstractContextManager[tuple[ProgressTracker, CancelToken]]:
-        """Return the tracker of one read, and the token by which `cancel` ends it."""
+        """Return the progress tracker of one read, and the token with which `cancel` stops it."""
 
     @abstractmethod
     def _arriving(
@@ -77,18 +77,18 @@ class RowForms(ABC):
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Return what changes the unit to microseconds after an error; called before a read.
+        """Return a function that switches to microseconds after an error; called before a read.
 
-        It returns a warning, ``None`` if one was given already, or raises the error.
+        The function returns a warning, or ``None`` if already warned, or raises the error.
         """
 
     @abstractmethod
     def _replacing(self) -> RowForms:
-        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
+        """Return the same rows for display, with U+FFFD in place of invalid UTF-8."""
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a far time would still change the unit of TIMESTAMPs."""
+        """Whether a time outside nanoseconds would still change the unit of TIMESTAMPs."""
 
     def batches(
         self,
@@ -99,13 +99,12 @@ class RowForms(ABC):
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
-        Leaving the iterator early stops the read and closes its connections.
+        Closing the iterator early stops the read and closes its connections.
 
         Parameters
         ----------
         workers
-            Number of splits (or parts of a large result) to read concurrently. Default: chosen
-            automatically.
+            Number of splits (or parts of a large result) to read concurrently. Default: automatic.
         read_ahead
             Maximum bytes to buffer ahead of the consumer. Default: 256 MiB.
 
@@ -128,15 +127,15 @@ class RowForms(ABC):
         tracker: ProgressTracker | None,
         token: CancelToken | None,
     ) -> Generator[B, None, None]:
-        """Return an iterator over what ``begin`` yields.
+        """Return an iterator over ``begin()``, calling it again if microseconds are needed.
 
-        It begins again if the first item needs microseconds, and warns when the first item of the
-        second attempt has come: what fails has not been read in microseconds.
+        Only the first item can trigger the second call. The warning is emitted after the second
+        call has returned an item, since a failed read returned nothing in microseconds.
         """
         return _in_reach(begin, self._fall_back(tracker, token))
 
     def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
-        """Iterate over the rows in exactly the types that were promised for their columns."""
+        """Iterate over the rows, cast to exactly the types of ``schema``."""
         with self._reading(None) as (tracker, token):
             yield from self._in_reach(
                 lambda: _cast(self._arriving(tracker, token, read_ahead=read_ahead), schema),
@@ -151,12 +150,12 @@ class RowForms(ABC):
         *,
         read_ahead: int | None = None,
     ) -> T:
-        """Return what ``collect`` makes of all batches; it is called again after a fall-back."""
+        """Return ``collect(batches)``, reading again in microseconds if necessary."""
         with self._reading(progress) as (tracker, token):
             fall_back = self._fall_back(tracker, token)
 
             def collected() -> T:
-                # an interrupt may come in ``collect``: its traceback would keep the read alive
+                # on an interrupt in ``collect``, the traceback would otherwise keep the read alive
                 with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
                     return collect(tracker, batches)
 
@@ -174,18 +173,18 @@ class RowForms(ABC):
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
-        Types: ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
+        Types: ``docs/protocol.md`` section 5.1; a BLOB is its reference as text.
 
         Raises
         ------
         SessionExpiredError
             The snapshot has expired; call ``table.read`` again.
         TruncatedError, ChecksumError
-            Bytes went missing or were damaged, also after retries.
+            Bytes were still missing or damaged after retries.
         LimitExceededError
             The rows exceed the ``max_bytes`` of the read.
         ConversionError
-            A text is not UTF-8, and ``text`` of the read is ``"strict"``.
+            A string is not UTF-8, and ``text`` of the read is ``"strict"``.
         CancelledError
             `cancel` was called.
         """
@@ -207,20 +206,20 @@ class RowForms(ABC):
         ----------
         decimals
             Dtype of DECIMAL columns. ``"auto"``: float64 if it holds every value of the column,
-            otherwise exact. ``"exact"``: a dtype that keeps every digit and calculates.
+            otherwise exact. ``"exact"``: a dtype that keeps every digit and supports arithmetic.
             ``"float"``: float64, rounded. Default: ``"auto"``.
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
         dtypes
-            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. No value
-            may change.
+            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. A value
+            that the conversion would change raises.
 
         Raises
         ------
         ArgumentError
             ``dtypes`` names an unknown column or dtype.
         ConversionError
-            A value does not fit the dtype that was asked for.
+            A value does not fit the requested dtype.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
             As for `to_arrow`.
         """
@@ -230,16 +229,16 @@ class RowForms(ABC):
         )
 
     def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
-        """Read all rows into a polars DataFrame; of a table, `Table.scan_polars` reads less.
+        """Read all rows into a polars DataFrame; `Table.scan_polars` reads only what a query needs.
 
-        polars has at most 38 digits: a DECIMAL of more is ``Decimal(38, scale)``.
+        polars supports at most 38 digits: a wider DECIMAL becomes ``Decimal(38, scale)``.
 
         Raises
         ------
         MissingDependencyError
             polars is not installed: ``pip install 'odps-nb[polars]'``.
         ConversionError
-            A DECIMAL of more than 38 digits has a value that needs them.
+            A DECIMAL value has more than 38 digits.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
             As for `to_arrow`.
 
@@ -250,11 +249,11 @@ class RowForms(ABC):
         """
         from odps_nb.access.engines.polars_frame import to_polars
 
-        require("polars")  # before rows are read
+        require("polars")  # fail before rows are read
         return to_polars(self.to_arrow(progress=progress))
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.
+        """Return an Arrow reader that fetches rows on demand; the caller closes it.
 
         Examples
         --------
@@ -272,9 +271,9 @@ class RowForms(ABC):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the rows through the Arrow C stream interface; reads on demand.
 
-        The first batch is read at once if a column has no known Arrow type (VARIANT, unknown
-        types), or TIMESTAMPs whose unit it decides. A DECIMAL of more than 38 digits comes as it is
-        stored; DuckDB reads it from `Scan.dataset`.
+        The first batch is read at once if the type of a column depends on it (VARIANT, unknown
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width,
+        which DuckDB reads only from `Scan.dataset`.
         """
         import pyarrow as pa
 
@@ -283,24 +282,24 @@ class RowForms(ABC):
         if (unsure and not self._begun) or not all(is_readable(one.type) for one in self.schema):
             rows, self._begun = self.reader(), True
         else:
-            # some libraries ask for a stream several times, to look at its columns before reading
+            # some libraries open several streams, the first only to inspect the columns
             rows = pa.RecordBatchReader.from_batches(schema, self._promised(schema))
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(
         self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
     ) -> Explorer:
-        """Return a view to page through, filter, sort and search; displays itself in a notebook.
+        """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        Pages are fetched when they are shown; at most 1 MiB of them is kept.
+        Pages are fetched when shown; at most 1 MiB of them is cached.
 
         Parameters
         ----------
         rows
-            Rows of a page.
+            Number of rows per page.
         sample, seed
-            Number of rows that describe columns (nulls, distinct values, minimum, maximum,
-            distribution), and the seed of their choice.
+            Number of sampled rows for column statistics (nulls, distinct values, minimum, maximum,
+            distribution), and the seed of the sample.
 
         Raises
         ------
@@ -318,7 +317,7 @@ class RowForms(ABC):
 
 
 def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema]) -> pa.Table:
-    """Return the rows of all batches as one table; without a batch, an empty one."""
+    """Return the rows of all batches as one table, an empty one if there are no batches."""
     import pyarrow as pa
 
     kept = list(batches)
@@ -328,7 +327,7 @@ def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema])
 def read_frame(
     source: RowForms, batches: Batches, tracker: ProgressTracker, options: FrameOptions
 ) -> pd.DataFrame:
-    """Read all batches into a DataFrame, keeping each in memory no longer than needed."""
+    """Read all batches into a DataFrame, releasing each batch as soon as it is converted."""
     from odps_nb.convert.decimal_array import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
@@ -357,7 +356,7 @@ def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
 
 @contextmanager
 def _freed_on_error() -> Iterator[None]:
-    """Drop what the frames of an error hold: IPython keeps the last one, with the rows so far."""
+    """Clear the frames of an error: IPython keeps its traceback, and with it the rows read."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Writes a stream of chunks to a file: complete or not at all, under a safe name."""
+"""Writes a stream of chunks to a file under a safe name, either completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from odps_nb.errors import ConfigError
 MAX_NAME_BYTES = 150
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\ud800-\udfff]')
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that show nothing though they are letters, marks or symbols."""
+"""Invisible characters that Unicode classifies as letters, marks or symbols."""
 _LOADED = re.compile(
     r"(?i).*\.(py[cdiow]?|pth|so(\.[\d.]+)?|dll|dylib|egg-link)"
     r"|(desktop|autorun|pytest|tox|mypy)\.ini|(makefile|dockerfile|justfile|package\.json"
     r"|pyproject\.toml|setup\.cfg|thumbs\.db)"
 )
-"""Names that Python, a build tool or a file manager loads where it finds them."""
+"""File names that Python, a build tool or a file manager loads from the current folder."""
 _ACTED_ON = re.compile(
     r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
 )
-"""Endings by which a file manager contacts a server on showing the folder, or starts programs."""
+"""Extensions with which a file manager contacts a server or starts a program on its own."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
 def safe_name(stated: str) -> str:
-    """Return a safe file name for one given by an uploader; empty if nothing is left.
+    """Return a safe form of a file name stated by an uploader; empty if nothing is left.
 
-    No folders, hidden files, control, direction or invisible characters, device names, or options
-    of a command (``-rf``); at most 150 bytes with the ending kept. A name that Python or another
-    tool would load, such as ``pandas.py``, gets ``blob-`` in front, which no ``import`` can name;
-    an ending on which a file manager acts, such as ``.scf``, gets ``_``.
+    The result has no folder, leading dot, control, direction or invisible character, is no device
+    name or command option (``-rf``), and has at most 150 bytes; the extension is kept. A name that
+    Python or another tool would load, such as ``pandas.py``, gets the prefix ``blob-``, which
+    ``import`` cannot name; an extension that a file manager acts on, such as ``.scf``, gets ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
     made = "".join(
         "_" if sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp") else sign
         for sign in made
     )
-    while made != name:  # cutting it may leave a blank at the end, or the name of a device
+    while made != name:  # cutting may leave a trailing space or a device name
         name, made = made, re.sub(r"\s+", " ", made.strip()).strip(".")
         made = _not_loaded(f"_{made}" if made.startswith("-") else made)
         made = _cut(f"_{made}" if _DEVICES.match(made) else made)
@@ -68,7 +68,7 @@ def _cut(name: str) -> str:
 
 
 def file_name_for(stated: str, mime_type: str, token: str) -> str:
-    """Return a safe name for a blob: its own, or one made from its reference and type."""
+    """Return a safe file name for a blob: its own, or one built from its reference and type."""
     if name := safe_name(stated):
         return name
     ending = mimetypes.guess_extension(mime_type.split(";")[0].strip()) or ".bin"
@@ -76,7 +76,7 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
 
 
 def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Path:
-    """Write chunks to a file, complete or not at all; return its path."""
+    """Write chunks to a file, completely or not at all, and return its path."""
     _check_folder(target.parent)
     if target.exists() and not overwrite:
         raise _taken(target)
@@ -84,28 +84,28 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
 
 
 class Folder:
-    """Saves many files into a folder, each under a different name, with a number if it is taken.
+    """Saves many files in a folder, each under a different name, numbered if the name is taken.
 
-    Names that differ only in case or in the Unicode form of an accent count as equal, as on some
-    file systems. ``overwrite`` is about earlier files: those of one object never
-    replace each other.
+    Names that differ only in case or Unicode normalization count as equal, as on some file systems.
+    ``overwrite`` applies to existing files; files saved by the same object never replace each
+    other.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         _check_folder(path)
         self._path, self._overwrite = path, overwrite
         self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # the next number to try, by the name without one
+        self._numbers: dict[str, int] = {}  # next number to try for each name
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file of that safe name; return its path."""
+        """Write chunks to a file with that safe name and return its path."""
         saved = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved
 
     def _free(self, name: str) -> Iterator[Path]:
         stem = _as_one(name)
-        # Ten thousand files of one name must not take 10,000² tries.
+        # Start at the last number: testing all names would be quadratic in their count.
         for number in itertools.count(self._numbers.get(stem, 1)):
             self._numbers[stem] = number + 1
             found = _with_number(name, number)
@@ -114,7 +114,7 @@ class Folder:
 
 
 def _as_one(name: str) -> str:
-    """Return a key that is equal for names that a file system may treat as equal."""
+    """Return a key under which names that a file system may treat as equal compare equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -123,7 +123,7 @@ def _check_folder(path: Path) -> None:
         return
     if path.exists():
         raise ConfigError(f"{path} is not a folder", option="path", hint="pass a folder")
-    raise ConfigError(f"the folder {path} does not exist", option="path", hint="make it first")
+    raise ConfigError(f"the folder {path} does not exist", option="path", hint="create it first")
 
 
 def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool) -> Path:
@@ -136,7 +136,7 @@ def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overw
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # an interrupt may have come just before it
+    finally:  # an interrupt may have come before the rename
         temporary.unlink(missing_ok=True)
 
 
@@ -152,7 +152,7 @@ def _made(temporary: Path) -> BinaryIO:
 
 
 def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
-    """Rename the file to the first free name, atomically."""
+    """Rename the file atomically to the first free name."""
     for name in names:
         if overwrite and not name.is_dir():
             temporary.replace(name)
@@ -169,7 +169,7 @@ def _claim(temporary: Path, names: Iterator[Path], *, overwrite: bool) -> Path:
 
 
 def _claim_empty(temporary: Path, name: Path) -> bool:
-    """Reserve a name with an empty file, which the complete one then replaces."""
+    """Reserve a name with an empty file, which the complete file then replaces."""
     try:
         name.touch(exist_ok=False)
     except FileExistsError:
@@ -191,5 +191,5 @@ def _with_number(name: str, number: int) -> str:
 
 def _taken(target: Path) -> ConfigError:
     return ConfigError(
-        f"{target} already exists", option="path", hint="choose another name or overwrite=True"
+        f"{target} already exists", option="path", hint="rename it or pass overwrite=True"
     )

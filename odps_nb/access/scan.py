@@ -1,4 +1,4 @@
-"""`Scan`: a planned read of a table, and its results."""
+"""`Scan`: a planned read of a table, with methods that return its rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odps_nb.access.row_forms import RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
-# imported here, not where used: a fork while another thread imports leaves a child that hangs
+# imported at module level: a fork during another thread's import would hang the child
 from odps_nb.client.read.resume import asks_for_micro, refused_in_micro
 from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.client.read.splits import iter_batches
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 class Scan(RowForms, ForEngines):
-    """A planned read; made by ``table.read(…)``.
+    """A planned read of a table; created by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
-    request). Results may be read several times and in several forms: all from one snapshot, until
-    the session expires.
+    request). The rows may be read several times and in several forms, always from the same
+    snapshot, until the session expires.
 
-    TIMESTAMPs come in nanoseconds. If one does not fit them, the read restarts in microseconds, in
-    a new session, with an `OdpsNbWarning`; `batches` and `reader` raise if they have returned rows.
+    TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session,
+    in microseconds, with an `OdpsNbWarning`; `batches` and `reader` raise after the first batch.
 
     Examples
     --------
@@ -76,13 +76,13 @@ class Scan(RowForms, ForEngines):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Use new locks in a forked child: the parent may be opening the session."""
+        """Replace the locks in a forked child, since a thread of the parent may hold one."""
         self._lock, self._running = threading.RLock(), []
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without running reads and progress display.
 
-        A scan whose session is open reads the same snapshot elsewhere.
+        An unpickled scan reads the same snapshot if the session was open.
         """
         shown = False if self._progress is False else None
         return {**self.__dict__, "_progress": shown, "_lock": None, "_running": []}
@@ -92,7 +92,7 @@ class Scan(RowForms, ForEngines):
         self._after_fork()
         renew_after_fork(self)
 
-    # -- what it will give --------------------------------------------------------------------
+    # -- facts about the rows --------------------------------------------------------------------
 
     @property
     def connection(self) -> Connection:
@@ -103,7 +103,7 @@ class Scan(RowForms, ForEngines):
     def session_id(self) -> str:
         """The id of the read session; the first use opens the session (one request).
 
-        For support, or to read its snapshot in another process.
+        Use it in support requests, or to read the same snapshot in another process.
 
         Examples
         --------
@@ -118,7 +118,7 @@ class Scan(RowForms, ForEngines):
     def latest_version(self) -> int:
         """The version of the table in the snapshot; the first use opens the session (one request).
 
-        It is the ``since`` of the next incremental read; 0 if the service does not report it.
+        Pass it as ``since`` of the next incremental read. 0 if the service does not report it.
         """
         return self._opened().latest_version
 
@@ -131,7 +131,7 @@ class Scan(RowForms, ForEngines):
     def row_count(self) -> int | None:
         """Number of rows of the results; the first use opens the session (one request).
 
-        ``None`` if it is unknown before reading, as with a filter.
+        ``None`` if the number is unknown before reading, for example with ``where``.
         """
         session = self._opened()
         if session.row_count is None or session.limit is None:
@@ -142,12 +142,12 @@ class Scan(RowForms, ForEngines):
     def schema(self) -> TableSchema:
         """The columns of the results; the first use opens the session (one request).
 
-        Data columns and partition columns are apart.
+        The schema lists data columns and partition columns separately.
         """
         return self._opened().schema
 
     def _all_columns(self) -> TableSchema:
-        """Return all columns of the table, with comments; one request, unless they are known."""
+        """Return all columns of the table, with comments; one request unless they are cached."""
         if self._table_schema is None:
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
@@ -156,8 +156,8 @@ class Scan(RowForms, ForEngines):
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results as Arrow types; the first use opens the session (one request).
 
-        A column of a type that odps_nb does not know is ``null`` here; in the rows it has the type
-        in which the service sends it, such as ``binary``.
+        A column whose type odps_nb does not know is ``null`` here; the rows have the type that the
+        service sends, such as ``binary``.
         """
         schema = self._shown_columns()
         unit = "us" if self._opened().timestamp_unit is TimeUnit.MICRO else "ns"
@@ -169,13 +169,13 @@ class Scan(RowForms, ForEngines):
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
-        Spark has microseconds only. Without a ``timestamp_unit``, a session that is not open yet is
-        opened in microseconds, also for later results of this read.
+        Spark supports only microseconds. Without a ``timestamp_unit``, a session that is not open
+        yet is opened in microseconds, which then applies to all results of this scan.
 
         Parameters
         ----------
         progress
-            As for `Table.read`; shows every action that reads.
+            As for `Table.read`; shown for every Spark action that reads.
 
         Raises
         ------
@@ -212,7 +212,7 @@ class Scan(RowForms, ForEngines):
         return [column for column in found if column is not None]
 
     def _with_types(self, what: str) -> Scan:
-        """Return the rows without columns whose Arrow type is not known, of the same session."""
+        """Return a scan of the same session without the columns of unknown Arrow type."""
         schema = self.schema
         kept = columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
         if len(kept) == len(schema):
@@ -225,11 +225,11 @@ class Scan(RowForms, ForEngines):
         return split_tasks(self, lambda: self._connection._storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-        self._require_unbounded("rows for learning, which are shuffled epoch after epoch")
+        self._require_unbounded("training rows, which are shuffled in each epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
     def _require_unbounded(self, what: str, *, limit: bool = True) -> None:
-        """Refuse bounds that readers in other processes cannot keep."""
+        """Raise if a bound is set that readers in other processes cannot enforce."""
         bounds = {"max_bytes": self._max_bytes, "limit": self._plan.limit if limit else None}
         for name, bound in bounds.items():
             if bound is not None:
@@ -240,7 +240,7 @@ class Scan(RowForms, ForEngines):
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return another read over the same connection; by default of the session named here."""
+        """Return a read with another plan, by default in the session passed to this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -250,7 +250,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(replace(self._plan, text=text), replace(session, text=text))
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
-        """Return a scan with this plan and session, whose reads `cancel` of this one leaves."""
+        """Return a scan with this plan and session; `cancel` of this scan does not affect it."""
         made = copy.copy(self)
         made._plan, made._session, made._progress = plan, session, self._progress
         return made
@@ -267,14 +267,14 @@ class Scan(RowForms, ForEngines):
 
     @contextmanager
     def _registered(self, token: CancelToken) -> Iterator[None]:
-        """Let `cancel` end the work under a token while the block lasts."""
+        """Register a token for the duration of the block, so that `cancel` cancels its work."""
         with self._lock:
             self._running.append(token)
         try:
             yield
         finally:
             with self._lock:
-                if token in self._running:  # not in a forked child
+                if token in self._running:  # absent in a forked child
                     self._running.remove(token)
 
     def _unit_is_open(self) -> bool:
@@ -294,13 +294,13 @@ class Scan(RowForms, ForEngines):
         *,
         fresh: bool,
     ) -> str | None:
-        """Open a session in microseconds, and return a warning; raise the error if it cannot be.
+        """Open a session in microseconds and return the warning, or raise the given error.
 
-        The unit belongs to the session, so the rows may be those of a newer snapshot. If a caller
-        may know the old one (not ``fresh``), what the service tells of both must be alike.
+        The unit belongs to the session, so the new session may have a newer snapshot. Unless
+        ``fresh``, the caller may know the old one, so both must report the same counts.
         """
         with self._lock:
-            if self._fell_back:  # another thread saw it first
+            if self._fell_back:  # another thread has switched already
                 return None
             if not self._unit_is_open():
                 raise error
@@ -316,13 +316,13 @@ class Scan(RowForms, ForEngines):
                     raise refused_in_micro(again, str(plan.table)) from again
                 raise
             if not fresh and self._session is not None and not _alike(session, self._session):
-                error.add_note(f"{plan.table} was changed since this read was opened")
+                error.add_note(f"{plan.table} has changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
         return (
-            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them can be "
-            f"given in nanoseconds ({error.message}). Digits below a microsecond are cut, "
-            "also where a condition compares them. Pass timestamp_unit='us' to avoid this warning"
+            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them fit "
+            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, "
+            "also in conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(
@@ -344,12 +344,12 @@ class Scan(RowForms, ForEngines):
             tracker=tracker,
             cancel=token,
         )
-        with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
+        with closing(batches):  # type: ignore[type-var]  # it is a generator
             for batch in batches:
                 yield self._shown(batch, session)
 
     def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
-        """Return a batch of a session as the results have it."""
+        """Return a batch of the session with the columns in the order of the results."""
         shown = present_batch(batch, session.schema, timezone=self._connection.profile.timezone)
         # A session returns partition columns last, whatever the order of ``columns``.
         return shown.select(list(self._plan.columns)) if self._plan.columns else shown
@@ -357,7 +357,7 @@ class Scan(RowForms, ForEngines):
     def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
-        """Return the read session, opened at the first use."""
+        """Return the read session, opening it at the first use."""
         with self._lock:
             if self._session is None:
                 storage = self._connection._storage
@@ -391,7 +391,7 @@ class Scan(RowForms, ForEngines):
 
 
 def _alike(one: ReadSession, other: ReadSession) -> bool:
-    """Whether two sessions may be of one snapshot, as far as the service tells."""
+    """Whether two sessions report the same rows and version, so may share a snapshot."""
     told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
     return bool(told(one) == told(other))
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Result(RowForms):
-    """A query on the service; made by ``odps.sql(…)``.
+    """A query on the service and its rows; created by ``odps.sql(…)``.
 
-    Rows are read over the Storage API, any number of times, as long as the service keeps them. A
-    statement without rows (``create``, ``insert``) has an empty schema. In a project that protects
-    its data a key may read only the first 10,000 rows of a result: a larger one is an
-    `AccessDeniedError`, and `first` returns those rows.
+    Rows are read over the Storage API, any number of times until the service deletes the result. A
+    statement without rows (``create``, ``insert``) has an empty schema. In a project with data
+    protection, an access key may read only the first 10,000 rows of a result: reading a larger one
+    raises an `AccessDeniedError`, and `first` returns those rows.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Result(RowForms):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
+        """Replace the locks in a forked child, since a thread of the parent may hold one."""
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Result(RowForms):
         return self._connection
 
     def _reopened(self) -> Result:
-        """Return the same result with a new session, for one that has expired."""
+        """Return the same result with a new session, after the old one has expired."""
         made = Result(self._connection, self._instance, text=self._text)
         made._limit = self._limit
         return made
@@ -125,11 +125,11 @@ class Result(RowForms):
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The settings of the query, from its text and the argument."""
+        """The settings of the query, from its text and the ``settings`` argument."""
         return dict(self._instance.settings)
 
     def console_page(self) -> str | None:
-        """Return the address of the job's page in the console; one request.
+        """Return the URL of the job's page in the web console; one request.
 
         ``None`` if the service has no console.
         """
@@ -154,9 +154,9 @@ class Result(RowForms):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the key may read only the `first` 10,000 rows; waits at the first use.
+        """Whether the access key may read only the `first` 10,000 rows; waits for the query.
 
-        True also for a result of exactly 10,000 rows, which the service does not distinguish.
+        Also true for a result of exactly 10,000 rows, which the service does not distinguish.
         """
         return self._limit is None and self._opened(None).is_cut
 
@@ -180,19 +180,19 @@ class Result(RowForms):
         return self._columns(self._zone)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
-        """Return the rows as a Spark DataFrame; they pass through this process."""
+        """Return the rows as a Spark DataFrame; the rows pass through this process."""
         from odps_nb.spark.reading.dataframe import local_dataframe
 
-        # Instants need a zone here, or Spark would read them in the zone of its session.
+        # Without a zone, Spark would interpret instants in the time zone of its session.
         zone = self._zone or "UTC"
         with self._reading(progress) as (tracker, token):
-            # Spark has no other unit than microseconds.
+            # Spark supports only microseconds.
             batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
             rows = as_table(batches, lambda: self._columns(zone))
         return local_dataframe(spark, rows, self.schema)
 
     def cancel(self) -> None:
-        """Cancel the query on the service; calls that wait for it raise. Idempotent."""
+        """Cancel the query on the service; waiting calls raise `CancelledError`. Idempotent."""
         self._token.cancel()
         cancel_sql(self._connection._storage, self._instance)
 
@@ -207,21 +207,21 @@ class Result(RowForms):
 
     @property
     def _time_unit(self) -> TimeUnit:
-        """The unit of TIMESTAMPs that come as ``struct<sec, nano>``."""
+        """The unit for TIMESTAMPs that the service sends as ``struct<sec, nano>``."""
         return self._unit if self._whole is None else self._whole._time_unit
 
     def _fall_back(self, *_: object) -> Callable[[OdpsNbError], str]:
         return self._read_in_micro
 
     def _read_in_micro(self, error: OdpsNbError) -> str:
-        """Use microseconds for all later reads of the result; return a warning."""
+        """Use microseconds for all later reads of the result, and return the warning."""
         if self._whole is not None:
             return self._whole._read_in_micro(error)
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
-            f"since not all of them fit nanoseconds ({error.message}). Digits below a microsecond "
-            "are cut"
+            f"since not all of them fit nanoseconds ({error.message}). Digits below a "
+            "microsecond are truncated"
         )
 
     def _arriving(
@@ -258,7 +258,7 @@ class Result(RowForms):
         return self._connection.profile.timezone
 
     def _columns(self, zone: str | None) -> pa.Schema:
-        # Checked, as who asks will read: an error of theirs would come through Arrow's C interface.
+        # Check access now: a later error would have to pass through Arrow's C interface.
         columns = self._open(None).shown(self._text)
         unit = "us" if self._time_unit is TimeUnit.MICRO else "ns"
         return arrow_schema(columns, timestamp_unit=unit, timezone=zone)

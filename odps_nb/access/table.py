@@ -1,4 +1,4 @@
-"""`Table`: the handle of a table, its metadata, and methods to read it and write to it."""
+"""`Table`: a table's handle, with its metadata and methods to read and write it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _SHOWN_COLUMNS = 60
 
 
 class Table(ForEngines):
-    """A table of the service; made by ``odps.table(name)``.
+    """Handle of a table on the service; created by ``odps.table(name)``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Table(ForEngines):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Use new locks in a forked child: a thread of the parent may be fetching."""
+        """Replace the locks in a forked child, since a thread of the parent may hold one."""
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -94,7 +94,7 @@ class Table(ForEngines):
 
     @property
     def name(self) -> TableName:
-        """Project, schema and table."""
+        """The project, schema and table name."""
         return self._name
 
     @property
@@ -104,7 +104,7 @@ class Table(ForEngines):
 
     @property
     def info(self) -> TableInfo:
-        """All metadata: owner, comment, times, size; one request, then cached."""
+        """All metadata (owner, comment, times, size, …); one request, then cached."""
         with self._lock:
             if self._info is None:
                 self._info = fetch_table(self._connection._storage, self._name)
@@ -117,7 +117,7 @@ class Table(ForEngines):
         Raises
         ------
         NotFoundError
-            No such table; the hint names similar ones.
+            The table does not exist; the hint lists similar names.
         """
         return self.info.schema
 
@@ -132,8 +132,8 @@ class Table(ForEngines):
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the current partitions, in the service's order.
 
-        ``under`` is a partial spec that they are inside of, e.g. ``ds=2024-01-01`` of ``ds, hour``.
-        Raises `ArgumentError` if the table has no partitions.
+        ``under`` restricts them to a partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``. Raises
+        `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
@@ -142,7 +142,7 @@ class Table(ForEngines):
         return found
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
-        """Return rows, size and times of each partition, with one request for each.
+        """Return the row count, size and times of each partition; one request per partition.
 
         ``under`` and errors are as for `partitions`.
         """
@@ -154,7 +154,7 @@ class Table(ForEngines):
         return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
-        """Drop the cached metadata; the next use fetches it again."""
+        """Clear the cached metadata, so that the next use fetches it, and return this table."""
         with self._lock:
             self._info = self._partition_count = self._primary_key = None
         return self
@@ -189,64 +189,62 @@ class Table(ForEngines):
         changes: bool = False,
         session_id: str | None = None,
     ) -> Scan:
-        """Plan a read; a result of the `Scan` transfers the rows.
+        """Plan a read; rows are transferred when the `Scan` is converted or iterated.
 
         Parameters
         ----------
         columns
-            Names in the wanted order. Default: all, partition columns last.
+            Column names in the order wanted. Default: all columns, partition columns last.
         where
             A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
             comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
-            arithmetic, a few functions (``docs/filters.md``). The service skips blocks of rows by
-            it, and the client filters the others exactly.
+            arithmetic, a few functions (``docs/filters.md``). The service uses it to skip blocks of
+            rows, and the client filters the remaining rows exactly.
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
-            ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
-            first level that has rows. Values are compared by the type of the column. This call
-            resolves ranges and ``"latest"``.
+            One partition or a list: ``"ds=2024-01-01"``, with all or only the first levels; a range
+            such as ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the
+            largest value of the first level that has rows. Values are compared by the column's
+            type. Ranges and ``"latest"`` are resolved once, by this call.
         limit
             Maximum number of rows.
         splits, split_bytes
-            Number of parts to read concurrently, or bytes of each; not both.
+            Number of splits, or bytes per split; not both. Splits are read concurrently.
         compression
-            ``"zstd"`` or ``"lz4"``, for a slow network.
+            ``"zstd"`` or ``"lz4"``, useful on a slow network. Default: none.
         timestamp_unit
-            Unit of TIMESTAMPs: ``"us"`` cuts finer digits; ``"ns"`` is limited by the service to
-            1970-01-01 to 2038-01-19. Default: nanoseconds, or microseconds, with an
-            `OdpsNbWarning`, if a time lies outside.
+            Unit of TIMESTAMPs: ``"us"`` truncates finer digits; the service limits ``"ns"`` to
+            1970-01-01 through 2038-01-19. Default: nanoseconds, or microseconds with an
+            `OdpsNbWarning` if a time is outside that range.
         text
             What to do with text that is not UTF-8: ``"strict"`` raises, ``"replace"`` reads U+FFFD
-            for each invalid sequence, ``"binary"`` reads all text of data columns as bytes, nested
-            text too (``docs/types-and-times.md``).
+            for each invalid sequence, ``"binary"`` reads all text of data columns as bytes,
+            including nested text (``docs/types-and-times.md``).
         char_padding
-            Keep the blanks with which the service pads CHAR(n). By default they are stripped,
-            nested ones too, so that ``df[df.c == "ab"]`` finds rows.
+            Keep the trailing spaces with which the service pads CHAR(n). By default they are
+            stripped, also in nested values, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
-            Maximum bytes of Arrow data; a larger result is a `LimitExceededError`, raised without
-            fetching more.
+            Maximum bytes of Arrow data. A larger result raises a `LimitExceededError`.
         progress
             Progress display, or a `ProgressListener`. By default a card in a notebook and a line in
             a terminal; ``False`` disables it.
         since, until
             Read only changes after ``since`` and up to ``until``: each is a version
-            (`Scan.latest_version` is the ``since`` of the next read), or a time in the
-            project's time zone, as a naive datetime or text. With a primary key: the last state of
-            each row that was added or updated, without deleted rows.
+            (`Scan.latest_version` is the ``since`` of the next read), or a time in the project's
+            time zone, as a naive datetime or text. With a primary key, returns the last state of
+            each row added or updated, without deleted rows.
         changes
-            Read every change of a table with a primary key, with a last column ``_change``:
+            Return every change of a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
-            Read the snapshot of a session that was opened elsewhere (`Scan.session_id`). Pass
-            ``columns``, ``where`` and ``since`` as they were passed there: the session may have
-            skipped rows by a condition.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
+            ``columns``, ``where`` and ``since`` as there: the session may skip rows.
 
         Raises
         ------
         NotFoundError
-            No such table or column (the hint has close names), or no partition in a range.
+            A table or column does not exist (see the hint), or a range has no partition.
         ArgumentError
             An argument is invalid; nothing was read.
         ConflictError
@@ -303,11 +301,11 @@ class Table(ForEngines):
         char_padding: bool = False,
         progress: Progress = False,
     ) -> pd.DataFrame:
-        """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
+        """Return the first rows as a DataFrame, without reading the rest of the table.
 
-        One request if the service has a preview of the table, otherwise a short read; and a small
-        request for each of the first blobs. ``partitions``, ``columns``, ``text``, ``char_padding``
-        and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
+        Costs one request if the service offers a preview of the table, otherwise a short read, plus
+        a small request for each of the first blobs. ``partitions``, ``columns``, ``text``,
+        ``char_padding`` and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
@@ -343,9 +341,9 @@ class Table(ForEngines):
     def explore(
         self, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
     ) -> Explorer:
-        """Return a view to page through, filter, sort and search; displays itself in a notebook.
+        """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        The same as ``table.read().explore()``, with its arguments: see `Scan.explore`.
+        Same as ``table.read().explore(…)``: see `Scan.explore`.
         """
         return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
@@ -360,25 +358,24 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of the blobs of a column, whose bytes are fetched when used.
+        """Return handles of a column's blobs; the bytes are fetched when used.
 
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image`` to a nested one. Default: the
-            only one.
+            The BLOB column, or a path such as ``pages.element.image``. Default: the only BLOB.
         limit
-            Maximum number of blobs, without nulls. Default: all.
+            Maximum number of blobs, not counting nulls. Default: all.
         keep
-            Only blobs for which this is true, e.g. ``lambda blob: blob.size > 1000``; ``limit``
-            counts these. The size, type or name of a blob costs a request.
+            Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``;
+            ``limit`` counts only kept blobs. Using size, type or name costs a request per blob.
         where, params, partitions, progress
             As for `read`.
 
         Raises
         ------
         NotFoundError
-            No BLOB of that name; the hint lists those of the table.
+            The table has no such BLOB column; the hint lists those it has.
 
         Examples
         --------
@@ -409,7 +406,7 @@ class Table(ForEngines):
         index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
-        """Write rows and commit them once; after an error nothing is written.
+        """Write rows in one commit; after an error no rows are written.
 
         Parameters
         ----------
@@ -417,43 +414,45 @@ class Table(ForEngines):
             A DataFrame of pandas, polars (also lazy) or Spark; an Arrow table, batch or reader
             (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or an
             iterator of rows or tables, which is streamed in bounded memory. Rows are dicts,
-            dataclasses, named tuples, or tuples and lists in the table's order of columns. Columns
-            are matched by name; absent ones become null. A Series is one column. A BLOB column
-            takes ``bytes``, a ``pathlib.Path`` (its name and type are kept), a PIL picture, a numpy
+            dataclasses, named tuples, or tuples and lists in the table's column order. Columns are
+            matched by name; missing ones become null. A Series is one column. A BLOB column accepts
+            ``bytes``, a ``pathlib.Path`` (file name and type are stored), a PIL image, a NumPy
             array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
-            The partition to write into, created if missing. Other partition columns are taken from
-            the data, or computed if the table is auto-partitioned (``trunc_time`` of a column, in
-            UTC).
+            The partition to write to, created if missing. Values of partition columns not given
+            here come from the data, or are computed if the table is auto-partitioned
+            (``trunc_time`` of a column, in UTC).
         overwrite
-            ``True``: replace the rows of the table, or of the one whole ``partition``.
-            ``"partitions"``: replace each partition that gets rows, and leave the others.
-            ``"all"``: replace all partitions (below a part of one in ``partition``). Those without
-            new rows are dropped after the commit, one statement each; they stay if that fails.
+            ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
+            ``"partitions"``: replace each partition that receives rows and keep the others.
+            ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
+            Partitions without new rows are dropped after the commit, one statement each; if a
+            statement fails, its partition stays.
         workers
             Number of streams to write concurrently. Default: chosen by size.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
         image_format
-            Format of pictures and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
-            ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numbers. What it does not
-            keep is refused before anything is sent.
+            Format of images and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
+            ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
+            the format cannot hold raises before anything is sent.
         decimals
-            ``"exact"`` refuses a value with more decimal places than its DECIMAL column;
-            ``"round"`` rounds it half away from zero.
+            How to treat a value with more decimal places than its DECIMAL column: ``"exact"``
+            raises, ``"round"`` rounds half away from zero.
         text
-            ``"exact"``: text fits text and binary columns only. ``"parse"``: text in a column of
-            numbers, times or booleans is parsed (``12.5``, ``2024-01-31 10:00:00``, ``true``).
+            ``"exact"``: text is accepted only for text and binary columns. ``"parse"``: text is
+            also parsed for numeric, time and boolean columns (``12.5``, ``2024-01-31 10:00:00``,
+            ``true``).
         create
-            Create a missing table, with the types of ``docs/types-and-times.md``; drop it again if
-            the write fails. For a comment or lifecycle see `Connection.create_table`.
+            Create the table if it is missing, with types as in ``docs/types-and-times.md``, and
+            drop it if the write fails. To set a comment or lifecycle use `Connection.create_table`.
         partitioned_by
-            With ``create``: names of columns of the data, ``"ds string"``, or a list of both.
-            Default: the keys of ``partition``.
+            With ``create``: a column name of the data, ``"ds string"``, or a list of both. Default:
+            ``partition``.
         index
-            ``True``: write the named levels of a pandas index as columns. ``False``: leave the
-            index out. Default: leave it out, with an `OdpsNbWarning` if it has names or labels; a
-            column of the table that is only in the index is an error.
+            ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
+            index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, and raise
+            if a column of the table is found only in the index.
         progress
             As for `read`.
 
@@ -462,7 +461,7 @@ class Table(ForEngines):
         ConversionError
             Columns, types or values do not fit; the error lists all of them, with rows.
         NotFoundError
-            No such table, and ``create`` is not set.
+            The table does not exist, and ``create`` is not set.
 
         Examples
         --------
@@ -508,48 +507,48 @@ class Table(ForEngines):
         resume: bool = False,
         progress: Progress = None,
     ) -> Receipt:
-        """Write the files of a folder to this table, one row each, in one commit.
+        """Write the files of a folder to this table, one row per file, in one commit.
 
-        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
-        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
-        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
+        Columns: ``path`` STRING (relative, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING (from the first bytes, or from the name if they are ambiguous,
+        as for ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
 
-        A missing table is created. An existing one needs a BLOB column ``content``; of the other
-        columns above it may have any.
+        A missing table is created. An existing one must have a BLOB column ``content``; the others
+        are optional.
 
-        Files are streamed in the order of their paths, in bounded memory. After an error nothing is
-        written.
+        Files are streamed in path order, in bounded memory. After an error no rows are written.
 
         Parameters
         ----------
         pattern
-            Which files: ``"*.jpg"`` matches names, ``"2024/*.jpg"`` paths (where ``*`` also matches
-            ``/``). One or several; case matters.
+            Case-sensitive pattern of the files to write, or a list: ``"*.jpg"`` matches names,
+            ``"2024/*.jpg"`` matches paths (there ``*`` also matches ``/``).
         recursive, hidden
-            Include files of folders inside; include names that begin with a dot.
+            Include files in subfolders; include names that begin with a dot.
         follow_links
-            Follow symbolic links; otherwise one is an error.
+            Follow symbolic links; otherwise a link raises.
         partition, overwrite, compression, progress
             As for `write`.
         create
-            ``False``: the table must exist.
+            ``False``: raise if the table does not exist.
         resume
-            Keep the write session open if the call ends early, by an error, an interrupt or the
-            death of the kernel. The same call on this machine then sends only changed files and
-            those that had not arrived (by groups of 64 MiB or 256 files), and commits all once. If
-            the session has expired, it says so and sends all again. A created table stays.
+            Keep the write session open if the call ends early because of an error, an interrupt or
+            a dead kernel. Repeating the call on this machine then sends only files that changed or
+            had not arrived (in groups of 64 MiB or 256 files), and commits all of them once. If the
+            session has expired, the call reports it and sends all files again. A created table is
+            kept.
 
         Raises
         ------
         ConflictError
-            With ``resume``: another process is writing the same, or it is unknown whether an
-            earlier call committed.
+            With ``resume``: another process is writing the same folder to this table, or it is
+            unknown whether an earlier call committed.
         ConfigError
-            No folder, or it has a link, an unreadable file or a pipe; nothing was written.
+            The folder is missing or has a link, an unreadable file or a pipe; nothing was written.
         ArgumentError
             No file matches ``pattern``.
         FramingError
-            A file changed while it was written.
+            A file changed while it was being sent.
 
         Examples
         --------
@@ -595,23 +594,22 @@ class Table(ForEngines):
         create: bool = True,
         accept: str = "",
     ) -> Uploader:
-        """Return a file picker for a notebook: files chosen in the browser become rows.
+        """Return a file picker for a notebook that writes the chosen files as rows.
 
-        The browser sends pieces of 1 MiB into a temporary folder of the kernel, while no cell runs;
-        then all files are written in one commit. It shows progress and errors; after an error
-        nothing is written.
+        The browser uploads pieces of 1 MiB to a temporary folder of the kernel while no cell runs;
+        then all files are written in one commit. After an error no rows are written.
 
         Parameters
         ----------
         partition, overwrite, create
             As for `write_files`; a missing table is created with the first files.
         accept
-            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; does not check the files.
+            File types that the browser offers: ``"image/*"``, ``".csv,.parquet"``. Not enforced.
 
         Returns
         -------
         Uploader
-            Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
+            Displayed as the last expression of a cell; ``receipt`` is that of the last commit.
         """
         from odps_nb.notebook.upload.uploader import Uploader
 
@@ -628,27 +626,26 @@ class Table(ForEngines):
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
     ) -> OpenWrite:
-        """Open a write session for several steps: write from any process, commit once.
+        """Open a write session in which several processes can write rows for one commit.
 
         Parameters
         ----------
         partition, overwrite, compression, decimals, text
-            As for `write`, without ``overwrite="all"``.
+            As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            Resume a session that another process opened, by its ``handle``, or by its id and
-            ``partition``.
+            Join a session opened by another process: its ``handle``, or its id with ``partition``.
 
         Returns
         -------
         OpenWrite
-            A context manager: leaving it without a commit aborts a session that was opened here.
+            A context manager; leaving it without a commit aborts the session, unless it was joined.
 
         Raises
         ------
         SessionExpiredError
             The session has expired.
         StateError
-            The session was committed or aborted.
+            The session was already committed or aborted.
 
         Examples
         --------
@@ -688,18 +685,18 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Replace rows with the same key, or add them, in one commit or not at all.
+        """Insert rows, or replace the rows with the same key, in one atomic commit.
 
-        Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
-        so it should have one row per key.
+        If several rows of ``data`` have the same key, the last one is kept. A Spark DataFrame has
+        no order, so it should have one row per key.
 
         Parameters
         ----------
         data, partition, index, compression, decimals, text, progress
-            As for `write`. A column that the data lacks becomes null, also in existing rows.
+            As for `write`. Columns missing from the data become null, also in existing rows.
         deleted
-            A boolean column of the data, not of the table: rows where it is true are deleted by
-            their key, in the same commit.
+            Name of a boolean column of the data that the table does not have: rows where it is true
+            are deleted by their key, in the same commit.
 
         Raises
         ------
@@ -739,14 +736,14 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Delete the rows with these keys, in one commit or not at all; ignores unknown keys.
+        """Delete the rows with these keys in one atomic commit, ignoring unknown keys.
 
         Parameters
         ----------
         data
-            As for `write`; only the columns of the key are used, and partition columns that
-            ``partition`` leaves open. Rows without names, such as tuples, have these values in this
-            order. For a key of one column also a list, an array or a Series of its values.
+            As for `write`; only the key columns are used, and the partition columns not in
+            ``partition``. Rows without names, such as tuples, hold these values in this order. For
+            a key of one column, a list, an array or a Series of its values is also accepted.
         partition, index, compression, text, progress
             As for `write`.
 
@@ -778,13 +775,13 @@ class Table(ForEngines):
     # -- changes ------------------------------------------------------------------------------
 
     def truncate(self, partition: PartitionLike | None = None) -> None:
-        """Delete all rows of the table or of one partition, which stays, empty."""
+        """Delete all rows of the table or of one partition, and keep the empty partition."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection._storage, self._name, spec)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
-        """Create an empty partition, e.g. ``"ds=2024-01-01,hour=3"``; `write` creates its own.
+        """Create an empty partition, e.g. ``"ds=2024-01-01,hour=3"``; not needed before `write`.
 
         Raises
         ------
@@ -796,12 +793,12 @@ class Table(ForEngines):
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
-        """Drop one partition, named by all of its levels, with its rows.
+        """Drop one partition and its rows; all partition levels must be given.
 
         Raises
         ------
         NotFoundError
-            No such partition, and ``if_exists`` is not set.
+            The partition does not exist, and ``if_exists`` is not set.
         """
         spec = self._one_partition(partition)
         drop_partition(self._connection._storage, self._name, spec, if_exists=if_exists)
@@ -815,7 +812,7 @@ class Table(ForEngines):
     def _whole(self) -> Scan:
         return self.read()
 
-    # -- looks --------------------------------------------------------------------------------
+    # -- display --------------------------------------------------------------------------------
 
     def _facts(self) -> str:
         info = self.info
@@ -841,7 +838,7 @@ class Table(ForEngines):
         return rows
 
     def __repr__(self) -> str:
-        """Name the table, with its cached metadata; sends no request."""
+        """Return the table's name and cached metadata; sends no request."""
         if self._info is None:
             return f"Table {self._name}"
         rows = self._rows()
@@ -887,15 +884,15 @@ class Table(ForEngines):
 def _time_unit(text: str | None) -> TimeUnit | None:
     units = {None: None, "us": TimeUnit.MICRO, "ns": TimeUnit.NANO}
     if text not in units:
-        raise ArgumentError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
+        raise ArgumentError(f"timestamp_unit is {text!r}", hint="pass 'us' or 'ns'")
     return units[text]
 
 
 def _opened_read(table: Table) -> Scan:
-    """Return a read of the whole table: session and columns are fetched at the same time."""
+    """Return a read of the whole table, fetching the session and the columns concurrently."""
 
     def ask() -> None:
-        with suppress(OdpsNbError):  # the session will tell
+        with suppress(OdpsNbError):  # opening the session raises the same error
             table.schema  # noqa: B018
 
     asking = threading.Thread(target=ask, name="odps-nb-columns", daemon=True)

@@ -287,7 +287,7 @@ BAD_DATA = [
     ([{"id": 1}, None], ConversionError, "row 1 is of type NoneType"),
     ([(1, None, None), (1, None)], ConversionError, "row 1 has 2 values, but there are 3 columns"),
     ([{"id": 1}, {"id": 2.5}], ConversionError, r"id\[1\] = 2\.5"),
-    ([{"id": 1, "ds": "other"}], ConversionError, "other values than the partition"),
+    ([{"id": 1, "ds": "other"}], ConversionError, "values that differ from the partition"),
     ([pd.DataFrame({"id": [1]}), {"id": 2}], ConversionError, "a dict after 1 tables"),
     ([{"id": 2}, pd.DataFrame({"id": [1]})], ConversionError, "row 1 is of type DataFrame"),
     ([pa.table({"id": [1]}), pa.table({"idd": [1]})], ConversionError, "did you mean 'id'"),
@@ -301,7 +301,11 @@ BAD_DATA = [
     (None, ConversionError, "a NoneType cannot be written"),
     (pd.DataFrame(index=[1, 2]), ConversionError, "no columns to write"),
     (pa.table({"ds": ["x"]}), ConversionError, "no columns to write"),
-    (pa.table({"id": [1], "ds": ["other"]}), ConversionError, "other values than the partition"),
+    (
+        pa.table({"id": [1], "ds": ["other"]}),
+        ConversionError,
+        "values that differ from the partition",
+    ),
 ]
 
 
@@ -389,9 +393,9 @@ def blobs(odps, new_name):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("cat.png", "a blob needs bytes or a Path, not a string"),
+        ("cat.png", "a blob must be bytes or a Path, not a string"),
         (Path("/no/such/file.png"), "the file does not exist"),
-        (io.StringIO("x"), "open as text"),
+        (io.StringIO("x"), "is in text mode"),
         (7, "cannot be the content of a blob"),
     ],
 )

@@ -167,7 +167,7 @@ def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None
     table.write(rows(3), progress=False)
     with pytest.raises(InvalidRequestError, match=WARNED) as caught:
         scan.to_arrow()
-    assert any("was changed" in note for note in caught.value.notes)
+    assert any("has changed" in note for note in caught.value.notes)
     with pytest.warns(OdpsNbWarning, match=WARNED):
         assert table.read().to_arrow().num_rows == ROWS + 3
 

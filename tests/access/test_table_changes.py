@@ -50,7 +50,7 @@ def test_a_partition_exists_as_a_whole_only(days: Table) -> None:
     assert not days.exists("ds=b,h=2")
     with pytest.raises(ArgumentError, match="not a complete partition") as caught:
         days.exists("ds=a")
-    assert caught.value.hint == "give a value for each of: ds, h"
+    assert caught.value.hint == "pass a value for each of: ds, h"
 
 
 def test_a_partition_is_added_once(days: Table) -> None:

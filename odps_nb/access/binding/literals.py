@@ -1,4 +1,4 @@
-"""Formats Python values as SQL literals that mean the same to every reader of the text."""
+"""Formats Python values as SQL literals that every target parses to the same value."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
 from odps_nb.errors import ArgumentError
 
 Target = Literal["sql", "where", "spark"]
-"""The reader of the text: the service, the grammar of ``where=``, or Spark."""
+"""Parser of the text: the service's SQL, the grammar of ``where=``, or Spark SQL."""
 
 _LONG = 2**63
-# Digits of a DECIMAL; where= compares with columns of more, which need a setting of SQL.
+# Maximum DECIMAL digits for each target; SQL needs a setting for more than 38.
 _DIGITS: dict[Target, int] = {"sql": 38, "spark": 38, "where": 76}
-_PLAIN_SCALE = 18  # decimal places, without a setting
+_PLAIN_SCALE = 18  # decimal places allowed without a SQL setting
 _SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def literal(value: object) -> str:
-    """Format a Python value as a SQL literal; a list gets parentheses, for ``in``."""
+    """Format a Python value as a SQL literal; a list is put in parentheses, for ``in``."""
     return Writer().literal(plain(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formats values for one reader, which reads a time without a zone in ``timezone``."""
+    """Formats values for one target, which parses times without a zone in ``timezone``."""
 
     target: Target = "sql"
     timezone: str | None = None
@@ -50,7 +50,7 @@ class Writer:
             return self._decimal(value)
         if type(value) is int and not -_LONG < value < _LONG:
             if value.bit_length() > 256:
-                raise self._too_long(f"a whole number of {value.bit_length():,} bits")
+                raise self._too_long(f"an integer of {value.bit_length():,} bits")
             return self._decimal(Decimal(value))
         return _WRITERS[type(value)](value)
 
@@ -58,8 +58,8 @@ class Writer:
         if not values:
             raise ArgumentError(
                 "an empty list cannot be bound",
-                # No value can replace it: "in (null)" matches no row, but "not in (null)" neither.
-                hint="check for it first: in () is not SQL",
+                # No literal is equivalent: "in (null)" and "not in (null)" both match no row.
+                hint="test for an empty list first: in () is not valid SQL",
             )
         return "(" + ", ".join(map(self.literal, values)) + ")"
 
@@ -72,25 +72,25 @@ class Writer:
             return self._cast(_clock(value.nanoseconds), zone="Z")
         if self.timezone is None:
             raise ArgumentError(
-                "a time with a time zone cannot be bound: the zone in which SQL runs is not known",
+                "a time with a time zone cannot be bound: SQL's time zone is unknown",
                 hint="connect with timezone=…, or bind it naive: .astimezone(zone)"
                 ".replace(tzinfo=None)",
             )
         raise ArgumentError(
-            f"{_clock(value.nanoseconds)} UTC cannot be bound: clocks of {self.timezone} show this "
-            "local time twice, and SQL would read the first one",
+            f"{_clock(value.nanoseconds)} UTC cannot be bound: this local time occurs twice in "
+            f"{self.timezone}, and SQL would use the first",
             hint="run the query in UTC: settings={'odps.sql.timezone': 'UTC'}",
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Return the local time of an instant; ``None`` where it would be read as another one."""
+        """Return the local time of an instant; ``None`` if parsing it gives another instant."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)
         try:
             moment = _EPOCH + datetime.timedelta(seconds=seconds)
             there = moment.replace(tzinfo=datetime.UTC).astimezone(zone)
-            shown = there.replace(tzinfo=None, fold=0)  # a text says nothing of a fold
+            shown = there.replace(tzinfo=None, fold=0)  # the text cannot express `fold`
             read = shown.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
         except OverflowError:
             raise _outside(instant) from None
@@ -101,16 +101,16 @@ class Writer:
     def _cast(self, clock: str, *, zone: str = "") -> str:
         if self.target == "spark" and len(clock) > len("2024-01-31 00:00:00.123456"):
             raise ArgumentError(
-                f"{clock} cannot be bound: Spark has microseconds",
-                hint="round it: value.floor('us') of pandas, or .astype('datetime64[us]')",
+                f"{clock} cannot be bound: Spark supports only microseconds",
+                hint="round it: value.floor('us') in pandas, or .astype('datetime64[us]')",
             )
         return f"CAST('{clock}{zone}' AS TIMESTAMP)"
 
     def _duration(self, nanoseconds: int) -> str:
         if self.target == "spark" and nanoseconds % 1000:
             raise ArgumentError(
-                f"a duration of {nanoseconds} ns cannot be bound: Spark has microseconds",
-                hint="round it: value.floor('us') of pandas, or .astype('timedelta64[us]')",
+                f"a duration of {nanoseconds} ns cannot be bound: Spark supports only microseconds",
+                hint="round it: value.floor('us') in pandas, or .astype('timedelta64[us]')",
             )
         seconds, rest = divmod(abs(nanoseconds), _SECOND)
         hours, seconds = divmod(seconds, 3600)
@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # also keeps the text below short
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # also bounds the length of the text below
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):
@@ -143,7 +143,7 @@ class Writer:
 
 
 def _clock(nanoseconds: int) -> str:
-    """Format nanoseconds of 1970 as ``2024-01-31 10:00:00.123456789``, with the digits needed."""
+    """Format nanoseconds since 1970 as ``2024-01-31 10:00:00``, with a fraction if necessary."""
     seconds, rest = divmod(nanoseconds, _SECOND)
     try:
         moment = _EPOCH + datetime.timedelta(seconds=seconds)
@@ -160,22 +160,22 @@ def _fraction(nanoseconds: int) -> str:
 
 def _outside(nanoseconds: int) -> ArgumentError:
     return ArgumentError(
-        f"{nanoseconds / 1e9:.0f} seconds from 1970 lie outside of the years 1 to 9999",
+        f"{nanoseconds / 1e9:.0f} seconds since 1970 is outside the years 1 to 9999",
         hint="bind a time within these years",
     )
 
 
 def _text(value: str) -> str:
-    r"""Quote text so that all SQL dialects used here read the same characters.
+    r"""Quote text so that all SQL dialects used here parse the same characters.
 
-    MaxCompute reads backslashes as escapes, standard SQL does not: quotes, backslashes and control
-    characters become ``CHR(…)``.
+    MaxCompute treats backslashes as escapes and standard SQL does not, so quotes, backslashes and
+    control characters become ``CHR(…)``.
     """
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise ArgumentError(
-            f"a text with half of a character cannot be bound: {error.reason}",
+            f"a string with an unpaired surrogate cannot be bound: {error.reason}",
             hint="repair it: value.encode('utf-16', 'surrogatepass').decode('utf-16')",
         ) from None
     pieces = [
@@ -198,7 +198,7 @@ def _float(value: float) -> str:
 
 
 def _signed(digits: str) -> str:
-    """Put a negative number in parentheses: after a minus sign it would begin a comment."""
+    """Put a negative number in parentheses, because ``--`` would begin a comment."""
     return f"({digits})" if digits.startswith("-") else digits
 
 

@@ -1,8 +1,8 @@
-"""Replaces ``:name`` and ``{name}`` in a filter or query by the Python value of that name.
+"""Replaces ``:name`` and ``{name}`` in a filter or query with the Python value of that name.
 
-``:name`` becomes a literal, ``{name}`` a table or column name in back-quotes. Text inside quotes,
-back-quotes and comments is left alone, as are ``::``, the colons of ``struct<a:int>``, ``${name}``
-and ``{{name}}``. A value never becomes syntax: it is quoted, or refused.
+``:name`` becomes a literal, ``{name}`` a table or column name in backticks. Text inside quotes,
+backticks and comments is not changed, nor are ``::``, the colons of ``struct<a:int>``, ``${name}``
+and ``{{name}}``. A value never becomes syntax: it is quoted or rejected.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def bind(
     timezone: str | None = None,
     target: Target = "sql",
 ) -> str:
-    """Return ``text`` with each ``:name`` and ``{name}`` replaced by what ``namespace`` has.
+    """Return ``text`` with each ``:name`` and ``{name}`` replaced by its value in ``namespace``.
 
-    A list stands for the values after ``in``, with parentheses around its name or without:
-    ``in :names``, ``in (:names)``, ``not in (:names, 'other')``.
+    A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
+    ``in (:names)``, ``not in (:names, 'other')``.
 
-    ``source`` begins the error for an unknown name. A time with a zone is written as the local time
-    in ``timezone``, where a time without one is read. Without ``timezone``, ``where=`` and Spark
-    get an instant in UTC; SQL cannot read one, and it is refused.
+    ``source`` is the start of the error message for an unknown name. A time with a zone is written
+    as local time in ``timezone``, in which the target parses it. Without ``timezone``, ``where=``
+    and Spark get an instant in UTC, and SQL, which has no such literal, raises.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -103,7 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Return a query with ``params`` bound, in the zone of its settings or of the connection."""
+    """Return a query with ``params`` bound, in the time zone of its settings or the connection."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -119,20 +119,20 @@ def bind_query(
 
 @dataclass(slots=True)
 class _Place:
-    """The context of the next name: the token before it, and before each open parenthesis."""
+    """Context of the next placeholder: the token before it, and before each open parenthesis."""
 
     last: str = ""
     opened: list[str] = field(default_factory=list)
     nested: int = 0
-    """How many ``<`` of a type such as ``struct<a:int>`` are open."""
+    """Number of open ``<`` of a type such as ``struct<a:int>``."""
 
     @property
     def is_member(self) -> bool:
-        """Whether a colon here stands between the name and the type of a STRUCT's member."""
+        """Whether a colon here separates the name and type of a STRUCT field."""
         return self.nested > 0 and self.last not in ("<", ",")
 
     def move(self, match: re.Match[str]) -> None:
-        """Move past a token that is not a name."""
+        """Advance past a token that is not a placeholder."""
         if match["comment"]:
             return
         token = match[0].casefold()
@@ -147,7 +147,7 @@ class _Place:
         self.last = "not in" if token == "in" and self.last == "not" else token
 
     def write(self, value: PlainValue, writer: Writer, rest: str) -> str:
-        """Format a value for this place; ``rest`` is the text after its name."""
+        """Format a value for this place; ``rest`` is the text after the placeholder."""
         before, is_inside = self._list_before(rest)
         values = value if isinstance(value, list) else [value]
         if before == "not in" and any(one is None for one in values):
@@ -161,13 +161,13 @@ class _Place:
         if not before:
             raise ArgumentError(
                 "a list can be bound only after in",
-                hint="write: column in :name, or column in (:name); of one value, bind its item",
+                hint="write column in (:name), or bind a single item of the list",
             )
         written = writer.literal(value)
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return ``in`` or ``not in`` if a list may stand here, and whether in parentheses."""
+        """Return ``in`` or ``not in`` if a list is allowed, and whether it has parentheses."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""
@@ -178,7 +178,7 @@ _IN = ("in", "not in")
 
 
 def _identifier(name: str, value: object) -> str:
-    """Return a table or column name, or a list of them, in back-quotes; checked."""
+    """Validate a table or column name, or a list of them, and return it in backticks."""
     if isinstance(value, (list, tuple)) and value:
         return ", ".join(_identifier(name, one) for one in value)
     table = value if isinstance(value, TableName) else getattr(value, "name", None)
@@ -200,9 +200,9 @@ _MAX_PARTS = 3
 
 def _no_name(name: str, what: str) -> ArgumentError:
     return ArgumentError(
-        f"{{{name}}} stands for the name of a table or column, and {what} is none",
+        f"{{{name}}} needs the name of a table or column, and {what} is not one",
         argument=name,
-        hint=f"write :{name} for a value; a name has letters, digits, underscores and single "
+        hint=f"write :{name} for a value; names have letters, digits, underscores and single "
         "quotes, and dots between project, schema and table",
     )
 

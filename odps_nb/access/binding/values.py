@@ -1,7 +1,7 @@
-"""Converts values of Python, NumPy, pandas, Arrow and polars to the few types that SQL has.
+"""Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
 
 Times keep their nanoseconds; a subclass of ``str``, ``int`` or ``date`` becomes its base value,
-whatever its own ``__str__`` returns. Libraries that are not loaded are not imported.
+whatever its ``__str__`` returns. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError
 
-# For a longer IN list, write a table and join with it.
+# For a longer IN list, users write a table and join it.
 MAX_VALUES = 10_000
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TICK = datetime.timedelta(microseconds=1)
-# Units of NumPy and Arrow: nanoseconds of one, or how many of them are a nanosecond.
+# Units of NumPy and Arrow: nanoseconds per unit, or units per nanosecond.
 _LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 _LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
 _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
@@ -32,7 +32,7 @@ _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A time in nanoseconds of 1970: an instant in UTC, or what a clock shows."""
+    """A time in nanoseconds since 1970: an instant in UTC, or a local time."""
 
     nanoseconds: int
     is_instant: bool
@@ -40,7 +40,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A length of time in nanoseconds."""
+    """A duration in nanoseconds."""
 
     nanoseconds: int
 
@@ -51,10 +51,10 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Return what a value holds; of an array, an index, a Series or a list, the list of its values.
+    """Return the plain value, or for an array, an index, a Series or a list the list of values.
 
-    ``None``, NaT, ``pandas.NA`` and nulls of Arrow are ``None``, as are missing values of a Series
-    that is not of floats. A NaN among floats stays a float.
+    ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values of a Series
+    of any dtype but float. A float NaN stays a float.
     """
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
         found = convert(value)
@@ -69,9 +69,9 @@ _UNKNOWN = object()
 def _hint(value: object) -> str:
     name = type(value).__name__
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
-        return "bind its text: str(value)"
+        return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind one of its columns after in, or one value"
+        return "bind one column after in, or a single value"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -83,7 +83,7 @@ def _listed(values: Any) -> list[PlainValue]:
     if count > MAX_VALUES:
         raise ArgumentError(
             f"{count:,} values are too many to bind (at most {MAX_VALUES:,})",
-            hint="write them to a table and join",
+            hint="write them to a table and join it",
         )
     found: list[PlainValue] = []
     for one in values:
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Return a length of time, a date for units of a day and longer, or else a time."""
+    """Return a duration, a date for units of a day or longer, or otherwise a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -142,9 +142,9 @@ def _of_numpy_time(value: Any) -> PlainValue:
     is_time = isinstance(value, numpy.datetime64)
     if is_time and unit in ("Y", "M", "W", "D"):
         day: object = value.astype("datetime64[D]").item()
-        if not isinstance(day, datetime.date):  # a number
+        if not isinstance(day, datetime.date):  # numpy returns an integer
             raise ArgumentError(
-                f"{value!r} is outside of the years 1 to 9999",
+                f"{value!r} is outside the years 1 to 9999",
                 hint="bind a time within these years",
             )
         return day
@@ -193,17 +193,17 @@ def _of_polars(value: object) -> object:
     polars = sys.modules.get("polars")
     if polars is None or not isinstance(value, polars.Series):
         return _UNKNOWN
-    # Only Arrow has the nanoseconds of polars, and only polars the objects of its Object columns.
+    # Only Arrow keeps polars' nanoseconds; only polars itself reads its Object columns.
     return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
 
 
 def _of_others(value: object) -> object:
-    """Convert other columns by the Arrow C stream, tensors by their ``tolist``."""
+    """Convert other columns through the Arrow C stream, and tensors with ``tolist``."""
     if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         import pyarrow as pa
 
         if hasattr(value, "columns") or hasattr(value, "schema"):
-            return _UNKNOWN  # of several columns
+            return _UNKNOWN  # more than one column
         try:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Return the base value, made by the methods of the base type alone."""
+    """Return the base value, calling only methods of the base type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -238,7 +238,7 @@ def _datetime(value: datetime.datetime) -> Time:
     return Time(since // _TICK * 1000, is_instant=offset is not None)
 
 
-# datetime before date: it is a subclass.
+# datetime must come before date, its base class.
 _BASES: tuple[tuple[Any, Any], ...] = (
     (int, lambda value: int.__pos__(value)),
     (float, lambda value: float.__pos__(value)),

@@ -1,4 +1,4 @@
-"""`BlobColumn`: the blobs of one column, a gallery in a notebook."""
+"""`BlobColumn`: the blobs of one column, shown as a gallery in a notebook."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class BlobColumn(Sequence[Blob]):
-    """Blobs of one column, in row order without nulls: a gallery in a notebook.
+    """Blobs of one column in row order, without nulls; shown as a gallery in a notebook.
 
-    In Jupyter the user filters, sorts, searches, enlarges, saves and selects them (`selected`).
+    In Jupyter, users can filter, sort, search, enlarge, save and select blobs (see `selected`).
 
     Examples
     --------
@@ -58,39 +58,39 @@ class BlobColumn(Sequence[Blob]):
 
     @property
     def title(self) -> str:
-        """Table and column, for a caption."""
+        """Table and column name, for a caption."""
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return the caption of a tile: its row, or its number here."""
+        """Return the caption of a tile: the row of its blob, or its position in this column."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property
     def summary(self) -> str:
-        """Number of the blobs, e.g. ``first 24 of 47 blobs``."""
+        """Number of blobs as text, e.g. ``first 24 of 47 blobs``."""
         return self._summary
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the blobs selected in the gallery, by the index of their rows.
+        """The references of the blobs selected in the gallery, indexed by their rows.
 
-        Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
-        the rows, ``found.odps.save(folder)`` saves the blobs.
+        If the rows have no index, as with ``table.blobs``, the index is the position in this
+        column. ``df.loc[found.index]`` are the rows, ``found.odps.save(folder)`` saves the blobs.
         """
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
 
     def close(self) -> None:
-        """Close the gallery and forget what is `selected`; the static page stays. Idempotent.
+        """Close the gallery and clear `selected`; its static output stays. Idempotent.
 
-        Displayed again, the column makes a new gallery.
+        Displaying the column again creates a new gallery.
         """
         gallery, self._gallery = self._gallery, None
         if gallery is not None:
             gallery.close()
 
     def references(self) -> pd.Series[Any]:
-        """Return the references as a Series, as a read gives them."""
+        """Return the references as a Series, in the form that a read returns."""
         from odps_nb.convert.blob_columns.blob_series import reference_series
 
         texts = [blob.reference.token for blob in self._blobs]
@@ -100,22 +100,22 @@ class BlobColumn(Sequence[Blob]):
     def fetch(
         self, *, compression: str | Compression | None = None, progress: Progress = None
     ) -> Generator[BlobRecord, None, None]:
-        """Fetch the blobs in few requests; iterate over one record per blob, in order, verified.
+        """Fetch the blobs in few requests and yield one verified record per blob, in order.
 
-        A record has ``data``, ``mime_type`` and ``file_name``. Leaving the iterator early closes
-        its connections. For blobs that do not fit into memory use `stream` or `save`.
+        A record has ``data``, ``mime_type`` and ``file_name``. Closing the iterator early closes
+        its connections. For blobs that do not fit in memory use `stream` or `save`.
 
         Parameters
         ----------
         compression
-            ``"zstd"`` or ``"lz4"`` for the transfer.
+            ``"zstd"`` or ``"lz4"`` during transfer. Default: none.
         progress
             As for `Table.read`.
 
         Raises
         ------
         NotFoundError, ChecksumError, TruncatedError
-            A blob does not exist, or stayed damaged; a note says which one.
+            A blob does not exist, or was still damaged after retries; a note names it.
 
         Examples
         --------
@@ -133,10 +133,10 @@ class BlobColumn(Sequence[Blob]):
     ) -> Generator[StreamedBlob, None, None]:
         r"""Iterate over each distinct blob as a readable file, in bounded memory.
 
-        The blob is a binary file (``read``, ``readinto``; no seeking) with ``size``, ``mime_type``,
-        ``file_name``, ``reference`` and its ``positions`` in the column. Taking the next one closes
-        it, and skips and verifies the bytes that were not read. The next ones are fetched
-        meanwhile. Parameters and errors are those of `fetch`.
+        Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
+        ``mime_type``, ``file_name``, ``reference`` and its ``positions`` in the column. Advancing
+        the iterator closes the file, and skips and verifies its unread bytes. The following blobs
+        are fetched ahead. Parameters and errors are those of `fetch`.
 
         Examples
         --------
@@ -159,29 +159,29 @@ class BlobColumn(Sequence[Blob]):
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> list[Path]:
-        """Save the blobs as files of a folder; return one path per blob, in order.
+        """Save the blobs as files in a folder and return one path per blob, in order.
 
-        Each distinct blob is fetched once and becomes one file, verified and complete, or none.
-        Memory is bounded. After an error or an interrupt the complete files stay. For a column with
-        nulls, ``series.odps.save`` returns paths that fit beside it.
+        Each distinct blob is fetched once and becomes one verified file. Memory is bounded. After
+        an error or an interrupt, only complete files remain. For a column with nulls use
+        ``series.odps.save``, which returns paths aligned with its rows.
 
         Parameters
         ----------
         folder
-            An existing folder; no file is created outside of it.
+            An existing folder; no file is created outside it.
         file_name
             Called with the position of the blob and a `BlobHead` (``size``, ``mime_type``,
-            ``file_name``); returns a file name, or ``None`` for the stated one. Names are made safe
-            as in `Blob.save`, and numbered (``-2``) if taken, also if they differ only in case.
+            ``file_name``); returns a file name, or ``None`` to use the stated one. Names are made
+            safe as in `Blob.save`, and numbered (``-2``) if taken, ignoring case.
         overwrite
-            Replace earlier files. Files of the same call never replace each other.
+            Replace existing files. Files of the same call never replace each other.
         compression, progress
             As for `fetch`.
 
         Raises
         ------
         ConfigError
-            The folder does not exist, or no file can be made there.
+            The folder does not exist, or no file can be created in it.
         NotFoundError, ChecksumError, TruncatedError
             As for `fetch`.
 
@@ -205,15 +205,15 @@ class BlobColumn(Sequence[Blob]):
     def _glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
-        """Iterate over the blobs at some places, with their heads and first bytes.
+        """Iterate over the blobs at the given positions, with their heads and first bytes.
 
-        Taking the next one closes the one before. Several small ones come in one request; an error
-        of one is raised by that one alone.
+        Advancing the iterator closes the previous blob. Small blobs share a request; an error of
+        one blob is raised only when that blob is read.
         """
         return iter_glances([self._blobs[place] for place in places], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
-        """Return the blobs at some places, in that order, with captions and labels."""
+        """Return the blobs at the given positions, in that order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
         return BlobColumn(
@@ -248,7 +248,7 @@ class BlobColumn(Sequence[Blob]):
             from odps_nb.notebook.gallery.view import Gallery
 
             self._gallery = Gallery(self, summary=self.summary)
-        self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
+        self._gallery._ipython_display_()  # outside a notebook: NotImplementedError
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         from odps_nb.notebook.gallery.page import mimebundle

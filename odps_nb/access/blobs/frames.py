@@ -1,4 +1,4 @@
-"""Fetches the blobs of a DataFrame's columns, and remembers their heads."""
+"""Fetches the blobs of DataFrame columns and caches their heads."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
 _LEARNED = 20
-_PATIENCE = 3.0  # seconds that `Table.head` waits for heads
+_PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
 
 
 def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, Any]:
-    """Return the pandas dtype of each column that is a BLOB, by name."""
+    """Return the pandas dtype of each BLOB column, by name."""
     names = [column.name for column in columns if column.type.code is TypeCode.BLOB]
     if not names:
         return {}
@@ -56,7 +56,7 @@ def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, 
 
 
 def tell_polars(columns: Iterable[Column]) -> None:
-    """Add ``series.odps`` to polars, if it is loaded and there are columns for it."""
+    """Add ``series.odps`` to polars if polars is loaded and there are BLOB columns."""
     if "polars" in sys.modules and any(one.type.code is TypeCode.BLOB for one in columns):
         from odps_nb.convert.blob_columns.blob_series import register_polars
 
@@ -64,7 +64,7 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 
 def learn_heads(frame: pd.DataFrame) -> None:
-    """Fetch the heads of a few blobs, if possible, so that a small frame shows them."""
+    """Try to fetch the heads of a few blobs, so that a small frame shows their names and sizes."""
     for place, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
@@ -74,7 +74,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetches the blobs of columns; pickled with known heads, and without credentials."""
+    """Fetches the blobs of columns; a pickle has the known heads and no credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -90,7 +90,7 @@ class FrameBlobs:
         return f"<blobs over {self.connection!r}, {len(self._known())} known>"
 
     def describe(self, reference: str) -> str:
-        """Return name, type and size of a blob as far as they are known; sends no request."""
+        """Return the cached name, type and size of a blob as text; sends no request."""
         from odps_nb.convert.blob_columns.blob_array import short_name
 
         handle = self._handles.get(reference)
@@ -104,7 +104,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; cancelled after ``seconds``."""
+        """Return the head of each blob, ``None`` for a null; cancels requests after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -122,7 +122,7 @@ class FrameBlobs:
     def gallery(
         self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
     ) -> BlobColumn:
-        """Return the first blobs that are no nulls, under the labels of their rows."""
+        """Return the first non-null blobs, captioned with the labels of their rows."""
         rows = [(place, text) for place, text in enumerate(_texts(references)) if text][:limit]
         return BlobColumn(
             [self._handle(text) for _, text in rows],
@@ -147,7 +147,7 @@ class FrameBlobs:
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> Generator[StreamedBlob, None, None]:
-        """Check all references at once; return an iterator over the blobs as files."""
+        """Check all references, and return an iterator over the blobs as files."""
         return self._streamed(self._options(compression, progress), References(references))
 
     def _streamed(
@@ -164,7 +164,7 @@ class FrameBlobs:
     # -- inside -------------------------------------------------------------------------------
 
     def _open(self) -> Connection:
-        assert self.connection is not None  # ``series.odps`` has looked
+        assert self.connection is not None  # checked by ``series.odps``
         return self.connection
 
     def _handle(self, text: str) -> Blob:
@@ -229,7 +229,7 @@ def column_of_frame(
     caption: str | Sequence[str] | None,
     limit: int | None,
 ) -> BlobColumn:
-    """Return the blobs of a frame's column, each with its row; see `Connection.blobs`."""
+    """Return the blobs of a frame's column, captioned by row; see `Connection.blobs`."""
     names = _column_names(frame)
     beside = [caption] if isinstance(caption, str) else list(caption or ())
     for name in (column, *beside):
@@ -257,7 +257,7 @@ def column_of_frame(
 
 
 def _column_names(frame: Any) -> list[Any]:
-    names = getattr(frame, "column_names", None)  # of Arrow; pandas and polars say columns
+    names = getattr(frame, "column_names", None)  # Arrow; pandas and polars have ``columns``
     found = names if names is not None else getattr(frame, "columns", None)
     if found is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
@@ -284,7 +284,7 @@ def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
 
 
 MAX_COUNTED = 10_000
-"""Maximum number of rows of which all references are counted for the summary."""
+"""Maximum number of rows in which all references are counted for the summary."""
 
 
 def gather_blobs(
@@ -294,14 +294,14 @@ def gather_blobs(
     read: Callable[[list[str]], Scan],
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
-    """Read references, split after split, until there are enough to keep; see `Table.blobs`."""
+    """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`."""
     if limit is not None and limit < 0:
         raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
     blobs: list[Blob] = []
     summary = ""
     if limit != 0:
-        # One split at a time for a few references: the first rows are usually enough.
+        # Read one split at a time for a few references: the first rows are usually enough.
         workers = None if limit is None else 1
         scan = read([path[0]])
         with closing(_references(scan, path, workers)) as references:
@@ -320,9 +320,9 @@ def gather_blobs(
 
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
-    """Return what ``limit`` blobs are the first of; empty if they are all."""
+    """Return text such as ``first 24 of 47 blobs``; empty if ``limit`` is not reached."""
     first = f"first {count_of(limit, 'blob')}"
-    if searched:  # the next one may be far away
+    if searched:  # reading on could take long
         return first
     if next(rest, None) is None:
         return ""

@@ -1,4 +1,4 @@
-"""Fetches many blobs into memory, into files of a folder, or one by one as files."""
+"""Fetches many blobs into memory, into a folder, or as a sequence of file objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Reference = str | bytes | BlobReference | Blob
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How to fetch: connection, coding, progress."""
+    """The connection, content coding and progress display of a fetch."""
 
     storage: StorageClient
     compression: Compression = Compression.NONE
@@ -47,7 +47,7 @@ class References:
 
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}
-        """Distinct references in the order of their first position, with all positions of each."""
+        """All positions of each distinct reference, ordered by the first position."""
         self.total: int = 0
         for value in plain_values(values):
             if not is_missing(value):
@@ -56,7 +56,7 @@ class References:
 
 
 def plain_values(values: Iterable[Any]) -> Iterable[Any]:
-    """Return the values of an Arrow column as Python values; anything else unchanged."""
+    """Convert an Arrow column to Python values; return anything else unchanged."""
     import pyarrow as pa
 
     kind = type(values).__name__
@@ -96,7 +96,7 @@ def save_blobs(
     file_name: Callable[[int, BlobHead], str | None] | None = None,
     overwrite: bool = False,
 ) -> list[Path | None]:
-    """Write each distinct blob to a file of its own; see `BlobColumn.save`."""
+    """Write each distinct blob to a separate file; see `BlobColumn.save`."""
     target = Folder(Path(folder).expanduser(), overwrite=overwrite)
     paths: list[Path | None] = [None] * references.total
 
@@ -119,9 +119,9 @@ def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | N
     wanted = None if name is None else name(blob.positions[0], blob.head)
     if wanted is not None and not isinstance(wanted, str):
         raise ArgumentError(
-            f"file_name= returned a {type(wanted).__name__} for a file name",
+            f"file_name= returned a {type(wanted).__name__}, not a file name",
             argument="file_name",
-            hint="return text, or None for the name stored with the blob",
+            hint="return a string, or None for the name stored with the blob",
         )
     given = safe_name(wanted or "")
     return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
@@ -151,7 +151,7 @@ def _files(
 
 
 def _note_place(error: BaseException, place: int) -> None:
-    """Add a note to any exception that names the blob, unless it has one already."""
+    """Add a note with the blob's position to an exception, unless it already has one."""
     from odps_nb.client.blob.batch import place_note
 
     note = place_note(place)

@@ -1,4 +1,4 @@
-"""Finds the BLOBs of a row by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
+"""Finds nested BLOBs by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf."""
+    """Return the BLOB leaf at a path, or the only leaf of a column or (``None``) of the table."""
     known = [path for column in schema.columns for path in blob_paths(column)]
     if text is None:
         return _only(known, table)
@@ -46,7 +46,7 @@ def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> B
     names = [".".join(path) for path in under or known]
     if not names:
         raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
-    problem = "is not one BLOB" if under else "is not a BLOB"
+    problem = "does not identify a single BLOB" if under else "is not a BLOB"
     raise NotFoundError(
         f"{text!r} {problem} of {table}",
         code="NoSuchColumn",
@@ -72,7 +72,7 @@ def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
     if not path:
         yield value
     elif path[0] in ("key", "value") and not isinstance(value, dict):
-        for pair in value:  # Arrow gives a MAP as pairs
+        for pair in value:  # Arrow returns a MAP as pairs
             yield from walk_blobs(pair[path[0] == "value"], path[1:])
     elif isinstance(value, dict):
         yield from walk_blobs(value.get(path[0]), path[1:])
@@ -82,7 +82,7 @@ def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
 
 
 def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]) -> Any:
-    """Return a cell with each BLOB leaf that is no null replaced by ``change(leaf, path)``."""
+    """Return a cell with each non-null BLOB leaf replaced by ``change(leaf, path)``."""
 
     def mapped(value: Any, odps: OdpsType, *path: str) -> Any:
         if value is None:

@@ -1,4 +1,4 @@
-"""Which literals mean the same to an engine (Spark, Arrow) and to the service, without a cast."""
+"""Tests which comparisons have the same meaning in an engine (Spark, Arrow) and the service."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # named one by one in a request
+MAX_PARTITIONS = 1000  # limit, as the request lists each partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
-# Before it calendars differ: a day has another name in each.
+# Before this date the Julian and Gregorian calendars differ.
 _FIRST_DATE = datetime.date(1600, 1, 1)
 _NULL_TESTED = (
     "INTEGER",
@@ -30,14 +30,14 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
-    """Whether Spark and the service must agree on ``column sign value``.
+    """Whether Spark and the service always agree on ``column sign value``.
 
-    Floats are out (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
+    False for floats (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
     that one side would have to cast.
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
-        # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
+        # The smallest integer of each width is excluded: MaxCompute reserves that of BIGINT.
         return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
@@ -53,12 +53,12 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
 def _same_text(value: str, sign: str) -> bool:
     if any(not one.isprintable() for one in value):
         return False
-    # UTF-8 and UTF-16 sort alike what differs in a character of ASCII.
+    # UTF-8 and UTF-16 order strings equally if ASCII characters decide.
     return sign in ("=", "<>") or value.isascii()
 
 
 def _fits(value: Decimal, kind: DecimalType) -> bool:
-    """Whether the literal, as it is written, needs no more digits than the column has."""
+    """Whether the literal as written fits the column's precision and scale."""
     if kind.precision is None or kind.precision > 38:
         return False
     _, digits, exponent = value.as_tuple()
@@ -70,9 +70,9 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
 
 
 def takes_pattern(column: Column, pattern: str) -> bool:
-    """Whether Spark and the service must agree on ``column like pattern``.
+    """Whether Spark and the service always agree on ``column like pattern``.
 
-    They do if only ``%`` has a meaning: ``_`` and a backslash mean different things.
+    They do if ``%`` is the only wildcard: they interpret ``_`` and backslashes differently.
     """
     return (
         column.type.code is TypeCode.STRING
@@ -82,13 +82,13 @@ def takes_pattern(column: Column, pattern: str) -> bool:
 
 
 def may_be_null_tested(column: Column) -> bool:
-    """Whether ``is null`` may be sent for a column."""
+    """Whether an ``is null`` test of the column may be pushed down."""
     return TYPE_FACTS[column.type.code].kind in _NULL_TESTED
 
 
 def partition_value(column: Column, text: str) -> Value | None:
-    """Return the value of a partition in the type of its column; ``None`` if in doubt."""
-    if text.startswith("__"):  # how a service may spell a null
+    """Parse a partition value as its column's type; ``None`` if its meaning is ambiguous."""
+    if text.startswith("__"):  # a service may write null like this
         return None
     if column.type == PrimitiveType(TypeCode.STRING):
         return text

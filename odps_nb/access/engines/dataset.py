@@ -29,26 +29,26 @@ T = TypeVar("T")
 
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
-READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows, and does not say so before
-_NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scanner()"
+READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows without notice
+_NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
 
 def open_dataset(scan: Scan) -> TableDataset:
-    """Return the rows of a scan as a dataset, each query of which is a scan of its own.
+    """Return the rows of a scan as a dataset that opens a new scan for each query.
 
-    Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
+    Columns whose Arrow type is unknown before rows arrive are omitted with a warning, unless the
     plan names them.
     """
     plan = scan._plan
     if scan._reopens is not None:
         raise ArgumentError(
-            "a dataset opens a session of its own for each query",
+            "a dataset opens a new session for each query",
             hint="leave out session_id, or use scan.reader()",
         )
     if plan.increment is not None:
         raise ArgumentError(
-            "a dataset is of the rows of a table, not of its changes",
+            "a dataset reads the rows of a table, not its changes",
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
     schema = scan._all_columns()
@@ -60,7 +60,7 @@ def open_dataset(scan: Scan) -> TableDataset:
 
 
 def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
-    """Return a method that raises, for one of pyarrow's that a table cannot have."""
+    """Return a method that raises, for a pyarrow method that a table cannot support."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise StateError(f"a dataset of a table does not support {what}", hint=hint)
@@ -68,16 +68,16 @@ def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
+class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
+    """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
-    Each query opens one read session, of the columns and partitions that it needs. The service
-    prunes by part of the filter; the whole filter is applied to the rows that arrive. Rows are
-    streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
+    Each query opens one read session with only the columns and partitions it needs. The service
+    prunes by part of the filter; the client applies the whole filter to the rows it receives. Rows
+    are streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
 
-    TIMESTAMPs have nanoseconds in its schema. If a time does not fit them, `to_table`, `head` and
-    `take` return microseconds, with an `OdpsNbWarning`; a stream, as DuckDB and polars read it,
-    raises: use ``read(timestamp_unit="us").dataset()``.
+    TIMESTAMPs are nanoseconds in its schema. If a time does not fit, `to_table`, `head` and `take`
+    return microseconds with an `OdpsNbWarning`; streams, which DuckDB and polars read, raise: use
+    ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -92,14 +92,14 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # What Arrow's C++ code makes of this object has no files, and says so when it is read.
+        # Arrow's C++ code sees a dataset without files, which raises when it is read.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
 
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
-        """Return the same rows as another dataset, of this class and with another filter."""
+        """Return a dataset of this class with the rows of ``other`` and another filter."""
         return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------
@@ -111,48 +111,44 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> TableScanner:
-        """Plan a query, which opens its session when its first rows are read.
+        """Plan a query; it opens its session when the first rows are read.
 
         Parameters
         ----------
         columns
-            Names, or names and expressions. Default: all.
+            List of names, or dict of names and expressions. Default: all columns.
         filter
-            A condition over columns of the dataset.
+            Condition on columns of the dataset.
         batch_size
-            Maximum rows of a batch. Other options of pyarrow are ignored.
+            Maximum rows per batch. Other pyarrow options are ignored.
         """
         return TableScanner(self, columns, self._both(filter), batch_size)
 
     def filter(self, expression: pc.Expression) -> TableDataset:
-        """Return the dataset with a condition that all of its queries apply."""
+        """Return the dataset with a filter that applies to all its queries."""
         return type(self).like(self, self._both(expression))
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """Return the first rows; little more is read."""
+        """Return the first rows, reading little more than those."""
         return self.scanner(**options).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count rows; without a filter the service does."""
+        """Count rows; without a filter, no rows are read."""
         return self.scanner(filter=filter, **options).count_rows()
 
     get_fragments = _refused(
-        "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
+        "fragments", "use table.to_dask(), or the splits of table.read(), to read in parallel"
     )
-    replace_schema = _refused(
-        "another schema", "cast what is read: dataset.to_table().cast(schema)"
-    )
+    replace_schema = _refused("another schema", "cast the rows: dataset.to_table().cast(schema)")
     sort_by = _refused("sort_by", _HINT)
     join = _refused("join", _HINT)
     join_asof = _refused("join_asof", _HINT)
-    __reduce__ = _refused(
-        "pickling", "it holds a connection: in the other process, connect and call dataset()"
-    )
+    __reduce__ = _refused("pickling", "connect and call dataset() in the other process")
 
     # -- inside -------------------------------------------------------------------------------
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
-        """Return the columns of the dataset, in the unit of its plan or another one."""
+        """Return the dataset's columns, with the plan's TIMESTAMP unit or the given one."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
         binary, zone = (
             self._plan.text.mode is TextMode.BINARY,
@@ -173,7 +169,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     def _check(
         self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
     ) -> pa.Schema:
-        """Return the columns of a result; nothing is sent for a query that Arrow refuses."""
+        """Return the columns of a result; raise before sending if Arrow rejects the query."""
         schema = self.schema if schema is None else schema
         checked = ds.Scanner.from_batches([], schema=schema, columns=columns, filter=filter)
         return checked.projected_schema
@@ -181,13 +177,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     def _row_filter(
         self, filter: pc.Expression | None
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-        """Return what applies the filter instead of Arrow; here nothing."""
+        """Return a function that filters batches instead of Arrow; ``None`` here."""
         return None
 
     def _query(
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
-        """Return the read of a query; ``None`` if no partition can have rows for it."""
+        """Return the read of a query; ``None`` if no partition can match."""
         scan, storage, table = self._scan, self._scan.connection._storage, self._plan.table
         plan = plan_query(
             self._plan,
@@ -209,7 +205,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
 class TableScanner:
     """One query over a `TableDataset`, with the methods of pyarrow's Scanner.
 
-    Nothing is sent before rows are asked for; each result opens a session of its own.
+    Nothing is sent before rows are requested; each result opens a new session.
     """
 
     def __init__(
@@ -229,7 +225,7 @@ class TableScanner:
         return self._dataset.schema
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows of the result; leaving it early stops the read."""
+        """Iterate over the rows of the result; closing the iterator early stops the read."""
         dataset = self._dataset
         scan = dataset._query(self._columns, self._filter)
         if scan is None:
@@ -240,11 +236,11 @@ class TableScanner:
                 yield from part.to_batches(max_chunksize=self._batch_size)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the result as a stream; dropping it stops the read."""
+        """Return the result as a stream; releasing it stops the read."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Read the whole result; in microseconds if a time needs them, as `Scan.to_arrow`."""
+        """Read the whole result, in microseconds if necessary, as in `Scan.to_arrow`."""
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_batches(
@@ -254,7 +250,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result; little more is read."""
+        """Return the first rows of the result, reading little more than those."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 
@@ -269,12 +265,12 @@ class TableScanner:
         return self._collected(self._columns, collect, limit=num_rows)
 
     def take(self, indices: Any) -> pa.Table:
-        """Return rows by their numbers; all before the last of them are read."""
+        """Return rows by number; all rows up to the last of them are read."""
         wanted = pa.array(indices, pa.int64())
         return self.head((pc.max(wanted).as_py() or 0) + 1).take(wanted)
 
     def count_rows(self) -> int:
-        """Count the rows of the result; without a filter the service does."""
+        """Count the rows of the result; without a filter, no rows are read."""
         if self._filter is None:
             scan = self._dataset._query([], None)
             if scan is not None and (count := scan.row_count) is not None:
@@ -296,7 +292,7 @@ class TableScanner:
         *,
         limit: int | None = None,
     ) -> T:
-        """Return what ``collect`` makes of the parts of the result and their columns."""
+        """Return ``collect(parts, schema)`` for the result, in microseconds if necessary."""
         dataset, filter = self._dataset, self._filter
         scan = dataset._query(columns, filter, limit=limit)
         if scan is None:
@@ -304,7 +300,7 @@ class TableScanner:
 
         def of_unit(batches: Generator[pa.RecordBatch, None, None]) -> T:
             with closing(self._parts(self._in_unit(scan, batches), columns)) as parts:
-                first = list(islice(parts, 1))  # decides the unit of the session
+                first = list(islice(parts, 1))  # the first rows decide the unit of the session
                 schema = dataset._arrow_schema(scan._opened().timestamp_unit)
                 return collect(chain(first, parts), dataset._check(columns, filter, schema))
 
@@ -313,7 +309,7 @@ class TableScanner:
     def _in_unit(
         self, scan: Scan, batches: Generator[pa.RecordBatch, None, None]
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches in the types of the dataset, and the unit that the session has."""
+        """Yield the batches in the dataset's types and the session's unit."""
         schema = None
         with closing(batches):
             for batch in batches:
@@ -336,9 +332,9 @@ class TableScanner:
 def _grouped(
     batches: Generator[pa.RecordBatch, None, None],
 ) -> Generator[list[pa.RecordBatch], None, None]:
-    """Yield the first batch alone, and then small ones together: 2, 4, … up to `GROUP_BYTES`.
+    """Yield the first batch alone, then groups of 2, 4, … batches of at most `GROUP_BYTES`.
 
-    A selective filter leaves some rows of each batch, and Arrow's scanner has its price per call.
+    Grouping reduces the calls of Arrow's scanner, which are costly for a selective filter.
     """
     with closing(batches):
         group: list[pa.RecordBatch] = []
@@ -356,7 +352,7 @@ def _grouped(
 def _selected(
     group: list[pa.RecordBatch], columns: Projection, filter: pc.Expression | None
 ) -> pa.Table:
-    """Apply filter and projection to some batches, as Arrow's own scanner does."""
+    """Apply filter and projection to some batches with Arrow's scanner."""
     scanner = ds.Scanner.from_batches(
         group, schema=group[0].schema, columns=columns, filter=filter, use_threads=False
     )

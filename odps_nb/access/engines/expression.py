@@ -1,9 +1,9 @@
-"""Reads a pyarrow expression as a tree, and builds expressions from one.
+"""Parses a pyarrow expression into a tree, and builds expressions from trees.
 
-pyarrow does not expose the parts of an `Expression`, but pickles it: as an Arrow file whose
-metadata lists calls, fields and literals in order, and whose one row holds their values. That form
-is undocumented, so a tree counts only if the expression built from it equals the given one.
-Anything else is not understood: the query reads more.
+pyarrow does not expose the parts of an `Expression`, but its pickle is an Arrow file whose metadata
+lists calls, fields and literals in order, and whose single row holds their values. The format is
+undocumented, so a tree is used only if the expression built from it equals the original. For any
+other expression nothing is pushed down, and the query reads more.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ import pyarrow.compute as pc
 from odps_nb.errors import FramingError
 from odps_nb.wire import _flatbuffer as flat
 
-_MAGIC = 8  # bytes before the first message of an Arrow file
-_PREFIX = 8  # marker and length before a message
-_HEADER, _METADATA = 2, 2  # field numbers of Message and Schema
+_MAGIC = 8  # size of the magic bytes of an Arrow file
+_PREFIX = 8  # marker and length preceding a message
+_HEADER, _METADATA = 2, 2  # Flatbuffers field numbers in Message and Schema
 _MAX_NODES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a member of a struct in one: ``("address", "city")``."""
+    """A column, or a field of a struct column: ``("address", "city")``."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value."""
+    """A literal value."""
 
     value: pa.Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowCall:
-    """A function of Arrow, its arguments and its options."""
+    """A call of an Arrow function, with arguments and options."""
 
     name: str
     arguments: tuple[Tree, ...]
     options: pa.StructScalar | None = None
 
     def option(self, name: str) -> Any:
-        """Return the value of an option, ``None`` if there is none."""
+        """Return the value of an option; ``None`` if it is not set."""
         return None if self.options is None else self.options.as_py().get(name)
 
     @property
     def among(self) -> pa.Array:
-        """The values of ``is_in``."""
+        """The value set of an ``is_in`` call."""
         assert self.options is not None
         return self.options["value_set"].values
 
@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """How a library of expressions spells leaves, and the tests that are methods."""
+    """Builders of one expression library for leaves and for tests that are methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]
@@ -93,11 +93,11 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def read(expression: pc.Expression) -> Tree | None:
-    """Return the tree of an expression; ``None`` if it is not understood."""
+    """Parse an expression into a tree; ``None`` if it cannot be parsed."""
     try:
         tree = _Reader(expression).tree()
         again = build(tree, ARROW)
-        # NaN equals no NaN, but is pickled alike
+        # NaN != NaN, but equal expressions have equal pickles
         same = again.equals(expression) or _pickled(again).equals(_pickled(expression))
         return tree if same else None
     except (pa.ArrowException, FramingError, LookupError, ValueError, TypeError, AttributeError):
@@ -107,13 +107,13 @@ def read(expression: pc.Expression) -> Tree | None:
 
 
 def fields_of(expression: pc.Expression) -> frozenset[str] | None:
-    """Return the columns that an expression names; ``None`` if it is not understood."""
+    """Return the columns that an expression names; ``None`` if it cannot be parsed."""
     tree = read(expression)
     return None if tree is None else frozenset(_names(tree))
 
 
 def parts_of(tree: Tree) -> Iterator[Tree]:
-    """Yield the conditions of a conjunction: ``a and (b and c)`` has three."""
+    """Yield the operands of a conjunction; ``a and (b and c)`` has three."""
     if isinstance(tree, ArrowCall) and tree.name == "and_kleene":
         for argument in tree.arguments:
             yield from parts_of(argument)
@@ -122,7 +122,7 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
 
 
 def build(tree: Tree, maker: Maker) -> Any:
-    """Return the tree as an expression of a library."""
+    """Build the expression of a library from a tree."""
     if isinstance(tree, Field):
         return maker.field(tree.path)
     if isinstance(tree, Literal):
@@ -154,7 +154,7 @@ def _pickled(expression: pc.Expression) -> pa.Buffer:
 
 
 class _Reader:
-    """Reads the pairs of a pickled expression, one after the other."""
+    """Reads the key-value pairs of a pickled expression in order."""
 
     def __init__(self, expression: pc.Expression) -> None:
         pickled = _pickled(expression)
@@ -163,7 +163,7 @@ class _Reader:
         schema = flat.table_at(data, flat.root(data), _HEADER)
         places = flat.tables(data, schema, _METADATA)
         if len(places) > _MAX_NODES:
-            raise FramingError("the expression is too long to be looked at")
+            raise FramingError("the expression is too long to parse")
         self._pairs = iter(
             [(flat.text(data, at, 0).decode(), flat.text(data, at, 1).decode()) for at in places]
         )
@@ -171,7 +171,7 @@ class _Reader:
     def tree(self) -> Tree:
         found = self._node(*next(self._pairs))
         if next(self._pairs, None) is not None:
-            raise FramingError("the expression goes on after its end")
+            raise FramingError("the expression has trailing data")
         return found
 
     def _node(self, kind: str, value: str) -> Tree:

@@ -1,4 +1,4 @@
-"""The methods of `Table` and `Scan` that give their rows to other libraries."""
+"""The methods of `Table` and `Scan` that make their rows available to other libraries."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class ForEngines:
-    """Base class of `Table` and `Scan`: the rows for DuckDB, polars, Dask and Ray."""
+    """Base class of `Table` and `Scan`: interfaces to DuckDB, polars, Dask and Ray."""
 
     @abstractmethod
     def _whole(self) -> Scan:
         """Return the scan of the rows."""
 
     def dataset(self) -> TableDataset:
-        """Return the rows as a pyarrow Dataset, which DuckDB, polars and others query.
+        """Return the rows as a pyarrow Dataset, which DuckDB, polars and others can query.
 
-        Each query opens one session, of the columns and partitions that it needs; filters are
-        exact. For polars use `scan_polars`: polars' own filters of a dataset differ for NaN, for
-        ``~is_in`` and for times with a zone. A column whose type odps_nb does not know is left out
-        with a warning, here and in `scan_polars`, `to_dask` and `to_ray`; if the read names it with
-        ``columns=``, it is a `ConversionError`.
+        Each query opens one session with only the columns and partitions it needs; filters are
+        exact. For polars use `scan_polars`, because polars filters a dataset differently for NaN,
+        ``~is_in`` and times with a zone. A column whose type odps_nb does not know is omitted with
+        a warning, here and in `scan_polars`, `to_dask` and `to_ray`; if ``columns=`` names it, a
+        `ConversionError` is raised.
 
         Raises
         ------
         ArgumentError
-            The scan is of changes, or of a session that was opened elsewhere.
+            The scan reads changes, or a session that was opened elsewhere.
 
         Examples
         --------
@@ -48,14 +48,14 @@ class ForEngines:
         >>> duckdb.sql("select min(id) from orders where ds = '2024-01-02'").fetchall()
         [(1231073,)]
         """
-        from odps_nb.access.engines.dataset import open_dataset  # loads pandas
+        from odps_nb.access.engines.dataset import open_dataset  # imports pandas
 
         return open_dataset(self._whole())
 
     def scan_polars(self) -> pl.LazyFrame:
         """Return the rows as a polars LazyFrame; columns, filters and ``head`` are pushed down.
 
-        As `dataset`, but filters mean exactly what they mean in polars.
+        Like `dataset`, but filters have exactly the semantics of polars.
 
         Raises
         ------
@@ -78,21 +78,21 @@ class ForEngines:
     ) -> Any:
         """Return the rows as a Dask DataFrame with one partition per split, read when computed.
 
-        Opens the read session at once. Workers get no keys: each uses those of its own environment,
-        profile file or keyring.
+        Opens the read session at once. Access keys are not sent to workers: each worker uses its
+        own environment, profile file or keyring.
 
         Parameters
         ----------
         decimals, dtype_backend
-            As for `Scan.to_pandas`; all partitions get the same dtypes, so ``"auto"`` means
-            ``"exact"``. Dask calculates with ``"float"`` only.
+            As for `Scan.to_pandas`. All partitions have the same dtypes, so ``"auto"`` means
+            ``"exact"``. Dask supports arithmetic only with ``"float"``.
 
         Raises
         ------
         MissingDependencyError
             Dask is not installed: ``pip install 'odps-nb[dask]'``.
         ArgumentError
-            The scan has ``limit`` or ``max_bytes``, which no task could keep.
+            The scan has ``limit`` or ``max_bytes``, which separate tasks cannot enforce.
         """
         decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
@@ -102,7 +102,7 @@ class ForEngines:
     def to_ray(self) -> Any:
         """Return the rows as a Ray Dataset with one read task per split, read when consumed.
 
-        Session and keys: as for `to_dask`.
+        The session and access keys are handled as in `to_dask`.
 
         Raises
         ------
@@ -120,7 +120,7 @@ def to_dask(tasks: list[SplitTask], schema: pa.Schema, options: FrameOptions) ->
 
     frames = require("dask.dataframe")
     empty = to_pandas(schema.empty_table(), options=options)
-    # Dask would make text of columns of objects, such as lists.
+    # Dask would otherwise convert object columns, such as lists, to text.
     with require("dask").config.set({"dataframe.convert-string": False}):
         if not tasks:
             return frames.from_pandas(empty, npartitions=1)

@@ -1,8 +1,8 @@
-"""Rows as a polars DataFrame, and a table as a polars LazyFrame.
+"""Converts rows to a polars DataFrame, and a table to a polars LazyFrame.
 
-polars hands filters to a pyarrow dataset and does not filter the rows again, though Arrow's
-comparisons differ: NaN is the greatest number in polars, and ``~is_in`` of a null is null. So the
-filter is turned back into one of polars, which polars applies here.
+polars passes filters to a pyarrow dataset and does not filter the rows again, although Arrow
+compares differently: in polars NaN is the greatest number, and ``~is_in`` of a null is null. So the
+filter is converted back to a polars expression and applied by polars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
-    """Return a LazyFrame over a dataset; polars pushes columns, filters and ``head`` into it."""
+    """Return a LazyFrame over a dataset; polars pushes down columns, filters and ``head``."""
     polars = require("polars")
     found: pl.LazyFrame = polars.scan_pyarrow_dataset(_ForPolars.like(dataset))
     zones = {field.name: field.type.tz for field in dataset.schema if _has_zone(field.type)}
@@ -37,7 +37,7 @@ def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
 
 
 def to_polars(rows: pa.Table) -> pl.DataFrame:
-    """Return rows as a polars DataFrame."""
+    """Convert rows to a polars DataFrame."""
     polars = require("polars")
     frame: pl.DataFrame = polars.from_arrow(cast_columns(rows, narrow_schema(rows.schema)))
     return frame
@@ -48,10 +48,10 @@ def _has_zone(kind: pa.DataType) -> bool:
 
 
 class _ForPolars(TableDataset):
-    """A dataset whose filters mean what they mean in polars.
+    """A dataset whose filters have the semantics of polars.
 
-    Times with a zone are handed over in UTC and shown in their zone afterwards: of a filter by a
-    time in another zone polars (2.1) makes one that is off by the zone's hours.
+    Times with a zone are passed in UTC and converted to their zone afterwards, because polars (2.1)
+    shifts a filter on a time in another zone by the zone's offset.
     """
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
@@ -77,7 +77,7 @@ class _ForPolars(TableDataset):
         tree, names = read(filter), fields_of(filter)
         if tree is None or names is None:
             raise ArgumentError(
-                f"a filter of polars is not understood: {filter}",
+                f"a polars filter cannot be parsed: {filter}",
                 hint="use polars.scan_pyarrow_dataset(table.dataset(), allow_pyarrow_filter=False)",
             )
         expression = pl.any_horizontal(build(tree, _maker())).alias("kept")
@@ -86,7 +86,7 @@ class _ForPolars(TableDataset):
         def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
             rows: Any = pl.from_arrow(batch.select(wanted))
             mask = rows.select(expression).to_series().fill_null(False)
-            if mask.len() != batch.num_rows:  # a filter without columns: all rows, or none
+            if mask.len() != batch.num_rows:  # a filter without columns keeps all rows or none
                 return batch if mask.all() else batch.slice(0, 0)
             return batch.filter(mask.to_arrow())
 

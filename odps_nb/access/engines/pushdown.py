@@ -1,4 +1,4 @@
-"""Plans what a query over a `TableDataset` reads: columns, partitions, and a condition to send.
+"""Plans a query over a `TableDataset`: columns, partitions, and the condition to push down.
 
 Pruning is only an optimisation: the engine still applies the full filter to every row.
 """
@@ -50,14 +50,14 @@ def plan_query(
     filter: pc.Expression | None,
     list_partitions: Callable[[], Iterable[PartitionSpec]],
 ) -> ReadPlan | None:
-    """Return the plan of one query; ``None`` if no partition can hold a row of its answer.
+    """Return the plan of one query; ``None`` if no partition can match.
 
     ``base`` is the read behind the dataset, ``columns`` includes those of the filter;
-    ``list_partitions`` is called once if the filter is about partition columns.
+    ``list_partitions`` is called once if the filter uses partition columns.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
-    if filter is None or base.limit is not None:  # a limit comes before the engine's filter
+    if filter is None or base.limit is not None:  # a limit applies before the engine's filter
         return plan
     tree = read(filter)
     parts = [filter] if tree is None else [build(one, ARROW) for one in parts_of(tree)]
@@ -93,7 +93,7 @@ def _columns_in(expressions: Iterable[pc.Expression], schema: pa.Schema) -> set[
     found: set[str] = set()
     for one in expressions:
         names = fields_of(one)
-        if names is None:  # a column is needed if Arrow does not take the expression without it
+        if names is None:  # test each column: is the expression invalid without it?
             names = frozenset(n for n in schema.names if not _binds(one, schema, without=n))
         found |= names
     return found
@@ -121,10 +121,10 @@ def _surviving(
     arrow: pa.Schema,
     filters: Iterable[pc.Expression],
 ) -> list[PartitionSpec]:
-    """Return the partitions that may hold rows for all filters.
+    """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by an expression for each. The files made here are named by
-    the numbers of the partitions and never opened.
+    Arrow prunes the files of a dataset by one expression per file. Each partition is represented by
+    a file named with its number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [
@@ -137,7 +137,7 @@ def _surviving(
         try:
             found = ds.FileSystemDataset(pieces, arrow, form, nowhere).get_fragments(filter=one)
             pieces = list(found)
-        except pa.ArrowException:  # Arrow has no meaning for it: an engine with its own may
+        except pa.ArrowException:  # invalid in Arrow, but possibly valid in the engine
             continue
     return [known[int(piece.path)] for piece in pieces]
 
@@ -154,7 +154,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add what can be sent; not what is about ``decided`` columns alone."""
+    """Add the conditions that can be pushed down, except those only on ``decided`` columns."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
@@ -164,7 +164,7 @@ def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
 
 
 def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False) -> Node | None:
-    """Return a condition that holds wherever the tree does; ``exact``: also nowhere else."""
+    """Return a condition that the tree implies; with ``exact``, an equivalent one."""
     if isinstance(tree, Field):
         column = _column(tree, schema)
         if column is None or not takes_value(column, True):
@@ -183,9 +183,9 @@ def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = Fals
         return None if inner is None else Not(inner)
     if tree.name in _SIGNS:
         return _comparison(tree, schema, zone)
-    if tree.name == "is_in":  # false for a null, where SQL's is unknown
+    if tree.name == "is_in":  # false for a null, for which SQL's ``in`` is unknown
         return None if exact else _membership(tree, schema)
-    if tree.name == "if_else":  # how DuckDB spells SQL's
+    if tree.name == "if_else":  # DuckDB's form of SQL's ``in``
         return _membership_of_sql(tree, schema)
     return _null_test(tree, schema)
 
@@ -219,7 +219,7 @@ def _comparison(tree: ArrowCall, schema: TableSchema, zone: str) -> Node | None:
 
 
 def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> Constant | None:
-    """Return a literal, or ``None`` if its meaning may differ on the service."""
+    """Return a literal, or ``None`` if the service may interpret it differently."""
     if not scalar.is_valid:
         return None
     if pa.types.is_timestamp(scalar.type):
@@ -245,7 +245,7 @@ def _plain(kind: pa.DataType) -> bool:
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Return a time as nanoseconds of 1970; one without a zone is an instant only in UTC."""
+    """Return a time as nanoseconds since 1970; times without a zone only if ``zone`` is UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:

@@ -1,4 +1,4 @@
-"""`SplitTask`: one split of a read session, to be read in any process."""
+"""`SplitTask`: one split of a read session, readable in any process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTask:
-    """What is needed to read rows of a session; pickled without keys.
+    """Description of a session from which any process can read rows; pickled without keys.
 
-    The process that made it reads over its connection. Another process opens a client with the same
-    settings, and with the keys of its own environment, profile file or keyring.
+    The process that created it uses its existing connection. Another process opens a client with
+    the same settings, and with access keys from its own environment, profile file or keyring.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class SessionTask:
 
     @contextmanager
     def client(self) -> Iterator[StorageClient]:
-        """Give the client of this process; one that is opened for it is closed."""
+        """Yield a client for this process, closing it afterwards if it was opened here."""
         if self.connected is not None:
             yield self.connected()
             return
@@ -47,7 +47,7 @@ class SessionTask:
             yield storage
 
     def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the session as a `Scan` gives it: its columns, order and types."""
+        """Return a batch of the session with the columns, order and types of the `Scan`."""
         zone = dict(self.settings).get("timezone")
         shown = present_batch(batch, self.session.schema, timezone=zone)
         return cast_columns(shown.select(self.schema.names), self.schema)
@@ -58,19 +58,19 @@ class SessionTask:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitTask(SessionTask):
-    """What is needed to read one split; pickled without keys, as told at `SessionTask`."""
+    """Description of one split to read; pickled without keys, see `SessionTask`."""
 
     split: Split
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the split; leaving the iterator early closes its connection."""
+        """Read the split; closing the iterator early closes its connection."""
         with self.client() as storage:
             try:
                 with closing(iter_split(storage, self.session, self.split)) as batches:
                     for batch in batches:
                         yield self.shown(batch)
             except SessionExpiredError as error:
-                error.add_note("a task opens no other session: it would show other rows")
+                error.add_note("a task cannot open another session, whose rows could differ")
                 raise
 
     def table(self) -> pa.Table:
@@ -105,6 +105,6 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
 
 
 def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ...]:
-    """Return what another process needs to connect as this one does, without keys."""
+    """Return the connection settings for another process, without access keys."""
     settings = {**scan.connection.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
     return tuple(settings.items())

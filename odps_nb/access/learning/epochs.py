@@ -1,6 +1,6 @@
 """`Epochs`: the samples of a source, epoch by epoch, and their saved state.
 
-A *shard* is the part that one worker of one rank reads; a state holds the rows that it returned.
+A *shard* is the part that one worker of one rank reads; a state has its number of returned rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from odps_nb.access.learning.source import RowSource
 from odps_nb.errors import ArgumentError, ConflictError
 
 FORMAT = 1
-_AFRESH = "begin an epoch instead of going on with one: leave the state out"
+_AFRESH = "omit the state to begin a new epoch"
 
 
 class Epochs:
-    """The samples of one rank, epoch by epoch.
+    """Iterates over the samples of one rank, epoch by epoch.
 
-    May be pickled: what another process gets has no keys, as told at `RowSource`. With ``even`` all
-    shards get equally many rows; fewer rows than shards are left out, other ones in each epoch.
+    Can be pickled, without access keys; see `RowSource`. With ``even`` all shards have the same
+    number of rows; the remainder, different rows in each epoch, is dropped.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Epochs:
     ) -> None:
         if not 0 <= rank < world_size:
             raise ArgumentError(
-                f"rank is {rank}; of a world_size of {world_size} it must be at least 0 and less",
+                f"rank is {rank}; it must be at least 0 and less than world_size={world_size}",
                 argument="rank",
             )
         if even and source.filter is not None:
             raise ArgumentError(
-                "even= does not go with where=: how many rows a condition keeps is not known",
+                "even= cannot be combined with where=: the number of matching rows is unknown",
                 argument="even",
                 hint="write the rows to another table, e.g. by odps.sql, and read that one",
             )
@@ -55,20 +55,20 @@ class Epochs:
         self.world_size: int = world_size
         self._even = even
         self.epoch: int = 0
-        self._begins: dict[int, int] = {}  # where the next pass over the epoch begins, by shard
-        self._workers: int | None = None  # of the state that was loaded
+        self._begins: dict[int, int] = {}  # first row of the next pass, by shard
+        self._workers: int | None = None  # number of workers in the loaded state
         self.turn: int = 0
-        """The shard of this rank that the first worker reads in the next pass."""
+        """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard that is read here, the rows of it that were returned, and the workers."""
+        """The shard read in this process, its returned rows, and the number of workers."""
 
     @property
     def begins(self) -> dict[int, int]:
-        """The row at which the next pass over the epoch begins, by shard. Default: the first."""
+        """The row at which the next pass over the epoch begins, by shard; 0 if not listed."""
         return dict(self._begins)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, and with it the order; keeps a state that was loaded of it."""
+        """Set the epoch, which determines the order; keep a loaded state of the same epoch."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
         if wanted >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
@@ -77,21 +77,21 @@ class Epochs:
             self.forget()
 
     def forget(self) -> None:
-        """Let the next pass begin at the first row."""
+        """Clear the loaded state, so that the next pass begins at the first row."""
         self._begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
-        """Return how many rows a worker gives in an epoch; ``None`` with a condition."""
+        """Return the number of rows of a worker in an epoch; ``None`` with a condition."""
         if self.source.filter is not None:
             return None
         low, high = self._slice(self._shard(worker, workers), workers)
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Return the samples of a worker, from the loaded state on; the next pass starts afresh."""
+        """Iterate over a worker's samples from the loaded state on, and clear that state."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        # A DataLoader asks its workers in turn: the first one has the turn after the saved batch.
+        # A DataLoader polls workers in turn, so the first one continues after the saved batch.
         shard = self._shard((worker + self.turn) % workers, workers)
         begin = self._begins.get(shard, 0)
         self.forget()
@@ -121,7 +121,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the rows returned of each shard, and whose turn it is."""
+        """Return a state as JSON values: the returned rows per shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,
@@ -136,29 +136,29 @@ class Epochs:
         }
 
     def state_here(self) -> dict[str, Any]:
-        """Return the state of the one shard that is read in this process."""
+        """Return the state of the single shard read in this process."""
         if self.given is None:
             return self.state(self._begins, self._workers or 1, self.turn)
         shard, rows, workers = self.given
         return self.state({shard: rows}, workers)
 
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
-        """Resume where a state was saved; refuse one of other rows, orders, workers or ranks.
+        """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
-        In the process that has the connection, the session of the state is used again unless it has
-        expired. Otherwise the rows are those of this session. ``workers`` is ``None`` if unknown.
+        In the process with the connection, the state's session is reused unless it has expired.
+        Otherwise the rows come from this object's session. ``workers`` is ``None`` if unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:
             _require_workers(saved.workers, workers)
         wrong = [
-            f"{name} was {saved.order.get(name)!r} and is {value!r}"
+            f"{name} was {saved.order.get(name)!r} and is now {value!r}"
             for name, value in self._facts().items()
             if saved.order.get(name) != value
         ]
         if wrong:
             told = ", ".join(wrong)
-            raise ArgumentError(f"the state is of another order: {told}", hint=_AFRESH)
+            raise ArgumentError(f"the state belongs to a different order: {told}", hint=_AFRESH)
         shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
         for shard, rows in saved.given.items():
             count = self.world_size * saved.workers
@@ -171,7 +171,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return the rows of the state's session, or of another one that has not changed since."""
+        """Return the rows of the state's session, or of a new session with unchanged rows."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id
@@ -191,12 +191,12 @@ class Epochs:
                 f"{session.table} has changed since the state was saved: it had "
                 + "; ".join(changed),
                 code="TableChanged",
-                hint="its session is over, and the rest of the epoch with it; " + _AFRESH,
+                hint="the rest of this epoch cannot be read; " + _AFRESH,
             )
         return source
 
     def _facts(self) -> dict[str, Any]:
-        """Return what decides which row comes when, beside the epoch."""
+        """Return the parameters that, together with the epoch, determine the order of rows."""
         order, source = self._order, self.source
         return {
             "table": str(source.session.table),
@@ -214,7 +214,7 @@ class Epochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Saved:
-    """A state, read; see `Epochs.state`."""
+    """A parsed state; see `Epochs.state`."""
 
     epoch: int
     workers: int
@@ -227,7 +227,7 @@ class _Saved:
 
     @classmethod
     def parse(cls, state: Mapping[str, Any]) -> _Saved:
-        """Check all that can be wrong in a file without a look at the rows."""
+        """Parse a state, checking everything that does not depend on the rows."""
         names = ("epoch", "workers", "turn", "version", "rows")
         try:
             saved = cls(
@@ -247,14 +247,14 @@ class _Saved:
 def _require_workers(saved: int, here: int) -> None:
     if saved != here:
         raise ArgumentError(
-            f"the state was saved with num_workers={saved}, this is {here}",
-            hint=f"go on with as many (0 is one), or {_AFRESH}",
+            f"the state was saved with num_workers={saved}, but num_workers is {here}",
+            hint=f"use the same number (0 counts as 1), or {_AFRESH}",
         )
 
 
 def _no_state() -> ArgumentError:
     return ArgumentError(
-        "this is no state of rows of odps_nb.torch",
+        "this is not a state from odps_nb.torch",
         argument="state",
-        hint="pass what state_dict() returned, as it was",
+        hint="pass the unchanged result of state_dict()",
     )

@@ -1,8 +1,8 @@
-"""The order of the rows of an epoch, as a pure function of seed, epoch and row numbers.
+"""Computes the row order of an epoch as a pure function of seed, epoch and row numbers.
 
-*Chunks*, ranges of consecutive rows, are put into a random order: the sequence of the epoch. Each
-shard gets a slice of it, cuts it into *windows*, and permutes the rows of each. Any place of the
-order can be computed without those before it.
+*Chunks*, ranges of consecutive rows, are put in a random order: the sequence of the epoch. Each
+shard gets a slice of the sequence, cuts it into *windows*, and permutes the rows of each window.
+Any position can be computed without those before it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from odps_nb.errors import ArgumentError
 from odps_nb.terms import RowRangeSplit
 
 MAX_CHUNKS = 1_000_000
-"""Every worker holds a number for each."""
+"""Maximum number of chunks; every worker holds one integer per chunk."""
 SEEDS = 2**32
-"""Seeds and epochs are less."""
-_CHUNKS, _ROWS = 0, 1  # what is permuted
+"""Exclusive upper bound of seeds and epochs."""
+_CHUNKS, _ROWS = 0, 1  # salt of each permutation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """How the rows of a session are put into order.
+    """The parameters of the row order of a session.
 
-    ``chunk_rows`` are read in one go and stay neighbours until ``window_rows`` are permuted
-    together. Without ``shuffle``, chunks and rows keep the order of the session.
+    A chunk of ``chunk_rows`` is read as one range; then ``window_rows`` are permuted together.
+    Without ``shuffle``, chunks and rows keep the order of the session.
     """
 
     rows: int
@@ -42,9 +42,9 @@ class EpochOrder:
             raise ArgumentError(f"seed is {self.seed}; it must be in [0, 2**32)", argument="seed")
         if -(-self.rows // self.chunk_rows) > MAX_CHUNKS:
             raise ArgumentError(
-                f"{self.rows:,} rows are over {MAX_CHUNKS:,} chunks of {self.chunk_rows:,}",
+                f"{self.rows:,} rows need over {MAX_CHUNKS:,} chunks of {self.chunk_rows:,} rows",
                 argument="chunk_rows",
-                hint=f"make them larger: chunk_rows={-(-self.rows // MAX_CHUNKS)}, or more",
+                hint=f"enlarge the chunks: chunk_rows={-(-self.rows // MAX_CHUNKS)}, or more",
             )
 
     def chunks(self, *, epoch: int, low: int, high: int) -> Iterator[RowRangeSplit]:
@@ -70,8 +70,8 @@ class EpochOrder:
         return self._drawn(count, _ROWS, epoch, at >> 32, at % SEEDS)
 
     def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
-        # RandomState draws the same in every version of NumPy; with a Generator (NEP 19), an epoch
-        # that resumes elsewhere could lose and repeat rows.
+        # RandomState is stable across NumPy versions; with a Generator (NEP 19), an epoch resumed
+        # elsewhere could lose and repeat rows.
         drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
         return drawn.astype(np.int64, copy=False)
 
@@ -79,8 +79,8 @@ class EpochOrder:
 def slice_of(rows: int, shard: int, shards: int, *, even: bool) -> tuple[int, int]:
     """Return the slice of the sequence that a shard reads: ``[low, high)``.
 
-    Shards differ by one row at most. With ``even`` they do not, and fewer rows than there are
-    shards are left out, at the end of the sequence.
+    Shard sizes differ by at most one row. With ``even`` they are equal, and the remaining rows at
+    the end of the sequence are dropped.
     """
     if even:
         return rows // shards * shard, rows // shards * (shard + 1)

@@ -1,4 +1,4 @@
-"""What a model is given: a dict per row, arrays per batch, or rows with the bytes of a blob."""
+"""Makes training samples: a dict per row, arrays per batch, or rows with a blob's bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.terms import TableName
 
 Placed = tuple[int, Any]
-"""The place at which the next sample begins (in the sequence of the epoch), and a sample."""
+"""A sample, preceded by the position of the next sample in the epoch's sequence."""
 Window = tuple[int, pa.Table]
 STEP = 1024
 """Number of rows to convert to Python values at a time."""
@@ -32,12 +32,12 @@ STEP = 1024
 
 @dataclass(frozen=True, slots=True)
 class AsRows:
-    """A dict of Python values per row."""
+    """Makes a dict of Python values per row."""
 
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over rows, without the first ``skip`` ones of the first window."""
+        """Iterate over rows, skipping the first ``skip`` rows of the first window."""
         for start, table in windows:
             for number, row in enumerate(_rows(table.slice(skip)), skip + 1):
                 yield start + number, row
@@ -46,14 +46,14 @@ class AsRows:
 
 @dataclass(frozen=True, slots=True)
 class AsBatches:
-    """A dict of columns per ``size`` rows; the last batch may be smaller."""
+    """Makes a dict of arrays per ``size`` rows; the last batch may be smaller."""
 
     size: int
 
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over batches; one may have rows of several windows."""
+        """Iterate over batches; a batch may have rows of several windows."""
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:
@@ -73,7 +73,7 @@ class AsBatches:
 
 @dataclass(frozen=True, slots=True)
 class WithBlobs:
-    """A dict per row, with the verified bytes of a blob, or what ``decode`` makes of them."""
+    """Makes a dict per row, with the verified bytes of a blob or the result of ``decode``."""
 
     column: str
     decode: Callable[[bytes], Any] | None
@@ -89,7 +89,7 @@ class WithBlobs:
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over rows; the blobs of a window are fetched in batches, some ahead."""
+        """Iterate over rows; the blobs of a window are fetched in batches, some in advance."""
         for start, table in windows:
             rows = table.slice(skip)
             texts = rows.column(self.column).to_pylist()
@@ -113,7 +113,7 @@ class WithBlobs:
         try:
             return self.decode(data)
         except Exception as error:
-            error.add_note(f"decode= was given the {len(data)} bytes of blob {text}")
+            error.add_note(f"decode= received the {len(data)} bytes of blob {text}")
             raise
 
 
@@ -121,11 +121,11 @@ Samples = AsRows | AsBatches | WithBlobs
 
 
 def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
-    """Return the name of the BLOB column; ``None``: the only one."""
+    """Return the name of the BLOB column; for ``None``, that of the only one."""
     path = find_blob_path(text, schema, table)
     if len(path) > 1:
         raise ArgumentError(
-            f"{'.'.join(path)} is inside of a column, and rows have the bytes of whole ones",
+            f"{'.'.join(path)} is nested in a column; only top-level BLOB columns are supported",
             argument="column",
             hint="read its references as rows, and fetch them with odps.blobs(references).fetch()",
         )
@@ -162,15 +162,15 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
         return column.to_pylist()
     if column.null_count and not pt.is_floating(column.type):
         raise ConversionError(
-            f"column {name!r} has nulls, and an array of {column.type} has none",
+            f"column {name!r} has nulls, which an array of {column.type} cannot hold",
             column=name,
             source_type=str(column.type),
-            hint="leave such rows out (where=…), or leave batch_size out: single rows have None",
+            hint="exclude such rows (where=…), or omit batch_size: single rows have None",
         )
-    if vectors:  # a matrix, of a row for each
+    if vectors:  # becomes a matrix with one row per vector
         rows: list[Any] = vector_values(column.combine_chunks())
         return np.reshape(rows, (-1, column.type.list_size))
-    return column.to_numpy().copy()  # what Arrow shows may not be written to
+    return column.to_numpy().copy()  # Arrow's view is read-only
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""`RowSource`: rows of one session in the order of an epoch, window by window, in any process."""
+"""`RowSource`: reads rows of a session in epoch order, by window, in any process."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan
 
 WORKERS = 4
-"""Chunks that each process reads concurrently."""
+"""Number of chunks that each process reads concurrently."""
 GROUP = 1024
-"""Chunks whose connections and threads are shared."""
+"""Number of chunks read with the same connections and threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(SessionTask):
-    """What is needed to read rows by their numbers in any process; pickled without keys.
+    """Reads rows of a session by number in any process; pickled without access keys.
 
-    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead`` is
-    the maximum of bytes to buffer. Without ``partitions`` the session is of the whole table.
+    ``filter`` is applied by the client, so row numbers do not depend on it. ``read_ahead`` is the
+    maximum number of bytes to buffer. Without ``partitions`` the session has the whole table.
     """
 
     read_ahead: int
@@ -45,7 +45,7 @@ class RowSource(SessionTask):
 
     @property
     def rows(self) -> int:
-        """Rows of the session, before the filter."""
+        """Number of rows of the session, before the filter."""
         return self.session.row_count or 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,13 +54,13 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)`` from row ``at`` on, with their places."""
+        """Iterate over the windows of ``[low, high)`` from row ``at`` on, with their positions."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # so that the rows are in memory only once
+                pieces.clear()  # so that memory holds the rows only once
                 yield start, table
 
     def _shuffled(
@@ -79,7 +79,7 @@ class RowSource(SessionTask):
     def _arriving(
         self, storage: StorageClient, chunks: Iterator[RowRangeSplit]
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows of chunks in their order, some chunks at a time."""
+        """Iterate over the rows of chunks in order, reading some chunks at a time."""
         while some := tuple(islice(chunks, GROUP)):
             count = sum(chunk.count for chunk in some)
             part = replace(self.session, splits=some, row_count=count, estimated_size=None)
@@ -91,7 +91,7 @@ class RowSource(SessionTask):
 def _cut(
     batches: Iterator[pa.RecordBatch], begin: int, high: int, size: int
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Gather batches into windows of ``size`` rows; the last may have fewer."""
+    """Combine batches into windows of ``size`` rows; the last may have fewer."""
     pieces: list[pa.RecordBatch] = []
     left = min(size, high - begin)
     for batch in batches:
@@ -107,13 +107,13 @@ def _cut(
 
 
 def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-    """Open a session of a scan, to read it by row numbers: that of the id unless it has expired."""
+    """Open a session for reading by row number, the given one unless it has expired."""
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)
     session, storage = numbered._opened(), scan.connection._storage
     if session.row_count is None:
         raise ArgumentError(
-            f"the rows of {session.table} have no numbers in a read session",
+            f"the service does not number the rows of {session.table}",
             hint="write them to another table, e.g. by odps.sql, and read that one",
         )
     require_arrow_types(numbered.schema, "a read for learning")
@@ -134,7 +134,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
     plan = scan._plan
     if plan.increment is not None:
         raise ArgumentError(
-            "changes have no numbers, by which rows are shuffled",
+            "changes cannot be shuffled, because they have no row numbers",
             argument="changes",
             hint="leave since=, until= and changes= out",
         )
@@ -149,7 +149,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
-    """Return a scan without condition, of the session with that id unless it has expired."""
+    """Return a scan without condition, in the given session unless it has expired."""
     if session_id is None and plan is scan._plan:
         return scan
     found = scan._replanned(plan, session_id)

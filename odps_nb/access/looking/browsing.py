@@ -1,4 +1,4 @@
-"""Rows for an explorer: pages by number (one request each), by a condition, ordered by SQL."""
+"""Row sources for the explorer: pages by row number, filtered rows, and rows sorted by SQL."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     Batches = Generator[pa.RecordBatch, None, None]
 
 MAX_SORTED = 10_000
-"""Maximum number of rows of an order: SQL asks for a limit there."""
+"""Maximum number of sorted rows: SQL requires a limit with ``order by``."""
 READ_AHEAD = 512 * 1024
-"""Maximum bytes to buffer ahead of the page that is shown."""
+"""Maximum bytes to buffer ahead of the visible page."""
 READERS = 4
 STEP_ROWS = 4_000
-"""Rows of a result that are read at a time for a condition."""
+"""Number of rows of a result to read per request when filtering."""
 
-# An order of all rows needs a full scan, and the query inside may have an order, too.
+# Sorting needs a full scan, and the inner query may also have an ``order by``.
 _SORT_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
@@ -52,13 +52,13 @@ _WORDS |= {"when", "where", "with"}
 
 
 def name_in_sql(name: str) -> str:
-    """Return the name of a column as SQL and ``where=`` take it, in back-quotes if it must be."""
+    """Return a column name for SQL and ``where=``, in backticks if necessary."""
     plain = _PLAIN_NAME.fullmatch(name) and name.casefold() not in _WORDS
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
 def rows_of(source: RowForms) -> Rows:
-    """Return the rows of a read or of a result; text that is not UTF-8 is replaced."""
+    """Return the row source of a scan or result; invalid UTF-8 is replaced."""
     shown = source._replacing()
     if isinstance(shown, Scan):
         return _ScanRows(shown)
@@ -77,7 +77,7 @@ class _ScanRows:
 
     @property
     def title(self) -> str:
-        """Title of the rows, as shown above the grid."""
+        """The title shown above the grid."""
         return str(self._scan._plan.table)
 
     @property
@@ -87,7 +87,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session knows no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session has no comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -97,16 +97,16 @@ class _ScanRows:
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` where rows have no numbers and come by `found` only."""
+        """Number of rows; ``None`` if rows are not numbered and only `found` reads them."""
         return self._scan.row_count
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows, which the key may not read."""
+        """Whether there may be more rows that the access key may not read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
-        """Fetch rows by number: one request. Beyond the end there are none."""
+        """Fetch rows by number in one request; empty beyond the end."""
         token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
@@ -123,17 +123,17 @@ class _ScanRows:
                 yield scan._shown(batch, session)
 
     def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
-        """Read all rows, buffering at most ``ahead`` bytes; `stop` ends it."""
-        # of its own, so that `stop` ends no read of a twin
+        """Read all rows, buffering at most ``ahead`` bytes; `stop` cancels it."""
+        # a separate scan, so that `stop` leaves the reads of a `twin` running
         self._running = self._scan._copy(self._scan._plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
-        """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
+        """Read the rows that satisfy a condition, filtering on the client; `stop` cancels it.
 
-        Each batch comes with a place, at which another call may ``begin``, until `renewed`.
-        Batches that follow each other may have the same place: that of the first of them. A read
-        with a limit gives all its rows as one place: it begins at its first row only.
+        Each batch has a place at which another call may ``begin``, until `renewed`. Consecutive
+        batches may share the place of the first of them. All rows of a read with a limit share one
+        place, its first row.
         """
         if where is None:
             self._running = self._scan
@@ -167,7 +167,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def check(self, where: str) -> None:
-        """Raise `ArgumentError` for a condition that `found` would refuse."""
+        """Raise `ArgumentError` for a condition that `found` would reject."""
         self._filtered(where)
 
     def _filtered(self, where: str) -> ReadPlan:
@@ -179,11 +179,11 @@ class _ScanRows:
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
         schema = self._scan._all_columns()
-        RowFilter.parse(both, schema, timezone=plan.timezone)  # refused before anything is sent
+        RowFilter.parse(both, schema, timezone=plan.timezone)  # raises before anything is sent
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
+        """Run a SQL job and return the first `MAX_SORTED` rows in sorted order."""
         plan = self._scan._plan
         if plan.limit is not None or plan.increment is not None:
             raise ArgumentError(
@@ -214,7 +214,7 @@ class _ScanRows:
         return f"odps.table({_short_name(self)!r}).read({options})"
 
     def narrowed(self, columns: int) -> Rows:
-        """Return the rows with their first columns only."""
+        """Return a row source with only the first ``columns`` columns."""
         plan, kept = self._scan._plan, self.columns[:columns]
         schema = self._scan._all_columns()
         made = replace(
@@ -226,22 +226,22 @@ class _ScanRows:
         return _ScanRows(Scan(self.connection, made), kept)
 
     def twin(self) -> Rows:
-        """Return the same rows, to be read and stopped apart."""
+        """Return a row source of the same rows that is read and stopped independently."""
         return _ScanRows(self._scan, self._columns)
 
     def renewed(self) -> Rows:
-        """Return the rows as they are now, after a session has expired."""
+        """Return the current rows, after a session has expired."""
         return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:
-        """Cancel what is being read, from any thread."""
+        """Cancel all running reads, from any thread."""
         self._job.stop()
         if self._running is not None:
             self._running.cancel()
 
 
 class _ResultRows:
-    """The rows of a `Result`; all of them have numbers."""
+    """The rows of a `Result`, all of which are numbered."""
 
     def __init__(
         self,
@@ -387,7 +387,7 @@ def _inside(partitions: Sequence[PartitionSpec]) -> str:
 
 
 class _Job:
-    """The SQL job that sorts rows, so that it can be stopped."""
+    """A SQL job that sorts rows and can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None

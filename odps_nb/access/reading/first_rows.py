@@ -1,4 +1,4 @@
-"""Reads the first rows of a table with one request, where the service gives a preview."""
+"""Reads the first rows of a table with one request, if the service offers a preview."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import ProgressTracker
 
 MOST_ROWS = 1000
-"""Most rows requested as a preview; the service's own limit is not documented."""
+"""Maximum rows to request as a preview; the service's own limit is not documented."""
 
 
 def preview_rows(
@@ -33,17 +33,17 @@ def preview_rows(
     text: TextOptions,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
-    """Return the first rows, or ``None`` if a read is necessary.
+    """Return the first rows from the preview, or ``None`` if a full read is necessary.
 
-    A read is necessary if the service refuses a preview, sends a time that does not fit
-    nanoseconds, or fewer rows than requested: it reports neither a missing partition nor a limit of
-    its own (live tests of the C++ client, ``preview_test.cpp``).
+    A read is necessary if the service rejects the preview, sends a time that does not fit
+    nanoseconds, or sends fewer rows than requested: it reports neither a missing partition nor its
+    own limit (live tests of the C++ client, ``preview_test.cpp``).
     """
     wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
     names = check_columns(columns, schema, table.name) if columns is not None else schema.names
     keys = {column.name for column in schema.partition_columns}
     if not 0 < wanted <= MOST_ROWS or (columns is not None and keys & set(names)):
-        return None  # named columns come without partition columns
+        return None  # a preview of named columns omits partition columns
     specs = [check_partition(spec, schema, table.name) for spec in partitions]
     if len(specs) > 1:
         return None
@@ -61,11 +61,11 @@ def preview_rows(
             storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker
         )
     except (InvalidRequestError, AccessDeniedError):
-        return None  # a read will show whether only the preview is refused
+        return None  # a full read shows whether the table itself is inaccessible
     except FramingError as error:
         if not error.lasts:
             raise
-        table.reload()  # columns were added since its metadata were fetched
+        table.reload()  # columns were added after the metadata was cached
         return None
     except ConversionError as error:
         if asks_for_micro(error):

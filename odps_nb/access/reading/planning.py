@@ -1,4 +1,4 @@
-"""Checks the arguments of a read against the table and returns a plan."""
+"""Plans a read after checking its arguments against the table."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan_read(
     *,
     timezone: str = "UTC",
 ) -> ReadPlan:
-    """Return the plan of a read, for every front end.
+    """Return the plan of a read; used by every front end.
 
     Fetches the schema only to check names, and the primary key only for an incremental read.
     """
@@ -69,20 +69,20 @@ def plan_read(
         columns = names if columns is None else columns
     if columns is not None and not isinstance(columns, Sized):
         raise ArgumentError(
-            f"columns is a {type(columns).__name__}", hint="pass a list of the names of columns"
+            f"columns is a {type(columns).__name__}", hint="pass a list of column names"
         )
     if columns is not None and not len(columns):
-        raise ArgumentError("columns is empty", hint="name at least one, or leave it out for all")
+        raise ArgumentError("columns is empty", hint="name at least one column, or omit it for all")
     if options.splits is not None and options.split_bytes is not None:
         raise ArgumentError(
-            "splits and split_bytes exclude each other",
-            hint="give the number of splits, or the size of each",
+            "splits and split_bytes cannot be combined",
+            hint="pass the number of splits, or the bytes per split",
         )
     needs_schema = any(one is not None for one in (columns, where, partitions))
     schema = fetch_schema() if needs_schema else None
     condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
-        # refused before anything is sent
+        # raises before anything is sent
         RowFilter.parse(condition, schema, timezone=timezone, unit=options.timestamp_unit)
     wanted: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None

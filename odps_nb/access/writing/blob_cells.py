@@ -1,4 +1,4 @@
-"""Checks the cells of BLOB columns in data to be written, before anything is sent."""
+"""Checks the cells of BLOB columns in data to write, before anything is sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from odps_nb.wire.type_text import format_type
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One blob to upload; ``size`` in bytes if known before it is read."""
+    """One blob to upload; ``size`` is in bytes, ``None`` if unknown before it is read."""
 
     data: Any  # bytes, a Path, or a binary file object
     mime_type: str | None
@@ -39,7 +39,7 @@ class Content:
 
 
 def cells_of(column: Any, rows: int) -> list[Any]:
-    """Return the cells of a column of pandas or Arrow (``None``: nulls); references as such."""
+    """Return the cells of a pandas or Arrow column; nulls are ``None``, references stay typed."""
     if column is None:
         return [None] * rows
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
@@ -55,18 +55,18 @@ def cells_of(column: Any, rows: int) -> list[Any]:
 def check_cells(
     values: Sequence[Any], column: Column, *, first_row: int = 0, image_format: ImageFormat = PNG
 ) -> list[Any]:
-    """Return the cells with pandas' missing marks as ``None``; refuse what is no content."""
+    """Return the cells, with pandas' missing values as ``None``; raise for invalid content."""
     checked = []
     for place, value in enumerate(values):
         cell = None if is_missing(value) else value
         row = first_row + place
         if cell is None and not column.nullable:
-            raise _misfit("a required cell is missing", column.name, row, value)
+            raise _misfit("a required value is missing", column.name, row, value)
         try:
             checked.append(map_blobs(cell, column.type, partial(_leaf, column, row, image_format)))
         except (TypeError, ValueError, AttributeError):
             wanted = format_type(column.type)
-            raise _misfit(f"it is not of type {wanted}", column.name, row, value) from None
+            raise _misfit(f"the value is not of type {wanted}", column.name, row, value) from None
     return checked
 
 
@@ -85,7 +85,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
         return
     if isinstance(data, str):
         raise _misfit(
-            "a blob needs bytes or a Path, not a string", path, row, data, hint=_TEXT_HINT
+            "a blob must be bytes or a Path, not a string", path, row, data, hint=_TEXT_HINT
         )
     if isinstance(data, Path):
         if not data.is_file():
@@ -96,7 +96,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
     if not callable(getattr(data, "read", None)):
         raise _misfit(f"a {type(data).__name__} cannot be the content of a blob", path, row, data)
     if isinstance(data, io.TextIOBase):
-        raise _misfit("the file is open as text", path, row, data, hint="open it with mode 'rb'")
+        raise _misfit("the file is in text mode", path, row, data, hint="open it with mode 'rb'")
 
 
 _TEXT_HINT = (
@@ -120,7 +120,7 @@ def _misfit(
 
 
 def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
-    """Raise unless every BLOB leaf of an Arrow column contains bytes."""
+    """Raise unless every BLOB leaf of an Arrow column is binary."""
     _check_type(arrow, column.type, column.name)
 
 
@@ -154,14 +154,14 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
 
 
 def sizes_of(cells: Iterable[Any]) -> int | None:
-    """Return the bytes of all checked cells; ``None`` if the size of one is not known."""
+    """Return the total bytes of checked cells; ``None`` if the size of one is unknown."""
     size = 0
     for cell in cells:
         data = cell.data if isinstance(cell, NewBlob) else cell
         if isinstance(data, (bytes, bytearray, memoryview)):
             size += len(data)
         elif isinstance(data, Path):
-            with contextlib.suppress(OSError):  # the upload raises the error
+            with contextlib.suppress(OSError):  # the upload raises this error
                 size += data.stat().st_size
         elif data is not None:
             return None
@@ -171,7 +171,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; ``copy`` makes the handle of a reference."""
+    """Return the content to upload for a checked leaf; ``copy`` makes a reference a handle."""
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
     if isinstance(leaf, Blob):
@@ -184,7 +184,7 @@ def content_of(
         return _picture(given, image_format)
     if isinstance(data, Path):
         name = name or data.name
-        with contextlib.suppress(OSError):  # the upload raises the error
+        with contextlib.suppress(OSError):  # the upload raises this error
             size = data.stat().st_size
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)
@@ -196,11 +196,11 @@ def content_of(
 def _picture(given: NewBlob, image_format: ImageFormat) -> Content:
     try:
         data, name = encoded(given.data, image_format)
-    except (OSError, ValueError, SyntaxError) as error:  # Pillow has no error of its own
+    except (OSError, ValueError, SyntaxError) as error:  # Pillow has no common error class
         raise ConversionError(
             f"the picture cannot be encoded as {image_format.name.upper()}: {error}",
             source_type=type(given.data).__name__,
             target_type="blob",
-            hint="the file that it is read from may be damaged; look at picture.load()",
+            hint="check with picture.load() whether the source file is damaged",
         ) from error
     return Content(data, given.mime_type or image_format.mime, given.file_name or name, len(data))

@@ -1,4 +1,4 @@
-"""Makes the columns of a new table from a description in any accepted form, or from data."""
+"""Determines the columns of a new table from a description in any accepted form, or from data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Return what a table is partitioned by: columns where a type is given, else names."""
+    """Parse ``partitioned_by``: a `Column` for each item with a type, otherwise its name."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -71,33 +71,33 @@ def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, 
             raise ArgumentError(
                 f"partitioned_by holds a {type(item).__name__}",
                 argument="partitioned_by",
-                hint="pass names of columns, or texts such as 'ds string'",
+                hint="pass column names, or strings such as 'ds string'",
             )
         found += partition_items(item)
     return tuple(found)
 
 
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
-    """Accept ``"a, b"`` or a list of names."""
+    """Return the names in ``"a, b"`` or in a list."""
     names = columns.split(",") if isinstance(columns, str) else columns
     return tuple(name.strip() for name in names)
 
 
 def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
-    """Return table properties as text: ``True`` is ``true``, a number its digits."""
+    """Return table properties as strings, such as ``true`` for ``True``."""
     found = {}
     for key, value in (properties or {}).items():
         if not isinstance(value, (str, bool, int, float)):
             raise ArgumentError(
                 f"the property {key!r} is a {type(value).__name__}",
-                hint="values are text, numbers or booleans",
+                hint="pass a string, a number or a boolean",
             )
         found[str(key)] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
 
 
 def is_text(columns: object) -> TypeGuard[str | Sequence[str]]:
-    """Whether columns are given as text, or as a list of texts."""
+    """Whether columns are a string or a list of strings."""
     return isinstance(columns, str) or (
         isinstance(columns, (list, tuple))
         and bool(columns)
@@ -131,28 +131,28 @@ def _data_columns(
         return table_columns(columns)
     raise ArgumentError(
         f"columns is a {type(columns).__name__}",
-        hint="pass text such as 'id bigint, note string', an Arrow schema, or rows to be written",
+        hint="pass a string such as 'id bigint, note string', an Arrow schema, or rows to write",
     )
 
 
 def has_rows(data: Any) -> bool:
-    """Whether this is data to be written, and not only a description of columns."""
-    if isinstance(data, Mapping):  # of names to types, or of names to columns
+    """Whether this is data to write rather than a description of columns."""
+    if isinstance(data, Mapping):  # maps names to types, or names to columns
         return not all(isinstance(value, str) for value in data.values())
     described = isinstance(data, (TableSchema, pa.Schema)) or is_text(data)
     return not described and not is_spark_type(data)
 
 
 def is_spark_type(data: Any) -> TypeGuard[StructType]:
-    """Whether this is a schema of Spark; Spark is not imported for it."""
+    """Whether this is a Spark schema; does not import Spark."""
     kind = type(data)
     return kind.__name__ == "StructType" and kind.__module__.split(".")[0] == "pyspark"
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns for the data, and the data to write: a stream can be read only once.
+    """Return the columns for the data, and the data to write, since a stream is read only once.
 
-    The columns of an iterator are those of its first rows (`CHUNK_ROWS`) or of its first table.
+    The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
     data = as_tables(data, Names(), index=index)
     if is_spark(data):
@@ -169,14 +169,14 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
         from odps_nb.convert.frame_schema import frame_schema
 
         return frame_schema(sample, _is_blob), data
-    # Data without nulls makes no rule for what will be written later.
+    # Later writes may have nulls even if this data has none.
     found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
     return TableSchema(columns=found), data
 
 
 def _is_blob(value: Any) -> bool:
     if is_array(value):
-        return bool(value.ndim > 1)  # one of one dimension is an ARRAY
+        return bool(value.ndim > 1)  # a one-dimensional array is an ARRAY, others are images
     return (
         isinstance(value, (Path, NewBlob, Blob, BlobReference))
         or is_picture(value)
@@ -189,10 +189,10 @@ def partitioned(
     partitioned_by: str | Sequence[str] | None,
     partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
 ) -> TableSchema:
-    """Return the columns with some of them as partition columns.
+    """Return the schema with some columns made partition columns.
 
-    Keys of ``partition`` that the data lacks become STRING; without ``partitioned_by`` the table
-    is partitioned by them.
+    Keys of ``partition`` that the data lacks become STRING; they are the default of
+    ``partitioned_by``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]
@@ -212,7 +212,7 @@ def partitioned(
 def check_same_partitions(
     partitioned_by: str | Sequence[str] | None, schema: TableSchema, table: TableName
 ) -> None:
-    """Raise if an existing table has other partition columns than ``partitioned_by``."""
+    """Raise if the partition columns of an existing table differ from ``partitioned_by``."""
     if partitioned_by is None:
         return
     items = partition_items(partitioned_by)
@@ -223,5 +223,5 @@ def check_same_partitions(
         raise ArgumentError(
             f"{table} already exists and is {there}",
             argument="partitioned_by",
-            hint="leave partitioned_by out, or write to a table of another name",
+            hint="omit partitioned_by, or write to a table with another name",
         )

@@ -1,4 +1,4 @@
-"""Creates a table for rows to be written, and drops it if the write fails."""
+"""Creates a table for rows to write, and drops it if the write fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def schema_of_target(table: Table) -> TableSchema:
-    """Return the columns of a table to be written to; the error of a missing one says how."""
+    """Return the columns of a table to write to; if it is missing, the hint says how to create
+    it."""
     try:
         return table.schema
     except NotFoundError as error:
@@ -31,16 +32,16 @@ def schema_of_target(table: Table) -> TableSchema:
 
 
 def name_the_way(error: NotFoundError) -> None:
-    """Say in the hint of an error how a write creates the missing table."""
+    """Extend the hint of an error with how a write can create the missing table."""
     if error.code == "NoSuchTable":
-        way = "create=True (with %odps write: --create) makes it from the data"
+        way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
         error.hint = f"{near} {way}".strip()
 
 
 @dataclass(slots=True)
 class NewTable:
-    """A table during its first write: an error drops it, unless the commit was begun."""
+    """A new table during its first write; an error drops it unless the commit has begun."""
 
     storage: StorageClient
     name: TableName
@@ -48,20 +49,20 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Keep the table from now on: the outcome of a commit may be unknown."""
+        """Never drop the table from now on, because the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
-        """Drop the table unless it is kept, and say so in a note of the error."""
+        """Drop the table unless it is to be kept, and add a note about it to the error."""
         if self.kept:
             if error is not None and self.committing:
-                error.add_note(f"the new table {self.name} is there: its commit was begun")
+                error.add_note(f"the new table {self.name} was kept, because its commit had begun")
             return
         try:
             drop_table(self.storage, self.name, if_exists=True)
-            note = f"the new table {self.name} was dropped again; nothing is left of this write"
+            note = f"the new table {self.name} was dropped"
         except OdpsNbError as second:
-            note = f"the new table {self.name} is there, empty: dropping it failed: {second}"
+            note = f"the new table {self.name} exists and is empty: dropping it failed: {second}"
         if error is not None:
             error.add_note(note)
 
@@ -80,12 +81,12 @@ def create_and_write(
     table_options: TableOptions,
     options: WriteOptions,
 ) -> Receipt:
-    """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
+    """Create a table with the data's columns, and write the data; see `Connection.create_table`."""
     if table_options.if_not_exists:
         raise ArgumentError(
             "if_not_exists= cannot be combined with rows",
             argument="if_not_exists",
-            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
+            hint=f"use odps.table({table.name.table!r}).write(data, create=True)",
         )
     storage = table.connection._storage
     columns, rows = columns_of(data, index=options.index)
@@ -109,11 +110,9 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, creating it first if wanted and necessary; see `Table.write`."""
+    """Write to a table, creating it first if requested and missing; see `Table.write`."""
     if partitioned_by is not None and not create:
-        raise ArgumentError(
-            "partitioned_by= is given without create=True", argument="partitioned_by"
-        )
+        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     if create and not table_exists(table.connection._storage, table.name):
         return create_and_write(table, data, partitioned_by, TableOptions(), options)
     schema = schema_of_target(table)

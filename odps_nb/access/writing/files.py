@@ -1,4 +1,4 @@
-"""Writes the files of a folder to a table, one row each, in one commit."""
+"""Writes the files of a folder to a table, one row per file, in one commit."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
 
 FILE_COLUMNS = (
-    "path string comment 'below the folder', name string, size bigint comment 'bytes', "
-    "mime_type string comment 'what the bytes are', modified timestamp, content blob"
+    "path string comment 'relative to the folder', name string, size bigint comment 'bytes', "
+    "mime_type string comment 'type of the content', modified timestamp, content blob"
 )
 CONTENT = "content"
 FIELDS = pa.schema(
@@ -50,12 +50,12 @@ FIELDS = pa.schema(
     }
 )
 CHUNK_BYTES = 64 * 2**20
-"""Bytes of files that are uploaded before their rows are written and counted as progress."""
+"""Bytes of files to upload before their rows are written and counted as progress."""
 _HEAD = 64 * 2**10
 
 
 def write_files(files: Files, table: Table, options: WriteOptions, *, create: bool) -> Receipt:
-    """Write all files, one row each; see `Table.write_files`."""
+    """Write all files, one row per file; see `Table.write_files`."""
     count, size = files.check()
     storage = table.connection._storage
     if not create or table_exists(storage, table.name):
@@ -66,7 +66,7 @@ def write_files(files: Files, table: Table, options: WriteOptions, *, create: bo
 
 
 def make_table(table: Table, options: WriteOptions) -> None:
-    """Create the table of the files, partitioned by the keys of the partition."""
+    """Create the table for the files, partitioned by the keys of the partition."""
     schema = partitioned(schema_of(FILE_COLUMNS), None, options.partition)
     create_table(table.connection._storage, table.name, schema)
     table.reload()
@@ -79,7 +79,7 @@ def _write(files: Files, count: int, size: int, table: Table, options: WriteOpti
 
 
 def checked(table: Table, options: WriteOptions) -> tuple[Target, WriteOptions]:
-    """Return the target of a write of files, and the options with the checked partition."""
+    """Return the target of a file write, and the options with the partition checked."""
     schema = schema_of_target(table)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name, takes_all=False)
@@ -95,7 +95,7 @@ def _check_columns(target: Target, table: TableName) -> None:
             f"{table} has no BLOB column {CONTENT!r} for the files",
             column=CONTENT,
             target_type="blob",
-            hint=f"write to a new table, or make one with the columns: {FILE_COLUMNS}",
+            hint=f"write to a new table, or create one with the columns: {FILE_COLUMNS}",
         )
     require_partition_columns(FIELDS.names, target)
     match_columns(
@@ -107,13 +107,13 @@ def _chunks(files: Files, target: Target) -> Iterator[Chunk]:
     first = 0
     for group in groups(files):
         yield chunk_of(group, first, target)
-        for one in group:  # they are uploaded by now: what was sent is what the rows say
+        for one in group:  # after the upload, verify that the rows describe the sent bytes
             one.require_unchanged()
         first += len(group)
 
 
 def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
-    """Cut files into groups whose rows are one chunk."""
+    """Divide files into groups; the rows of a group form one chunk."""
     held: list[FolderFile] = []
     size = 0
     for one in files:
@@ -127,7 +127,7 @@ def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
 
 
 def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
-    """Return the rows of some files; ``first`` is the number of the first one, for errors."""
+    """Return the rows of some files; ``first`` is the first row number, used in errors."""
     from odps_nb.notebook.preview.registry import media_type
 
     names = [PurePosixPath(one.path).name for one in group]

@@ -1,4 +1,4 @@
-"""Lists the files of a folder in a fixed order, one after the other."""
+"""Lists the files of a folder one by one in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from odps_nb.errors import ArgumentError, ConfigError, FramingError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFile:
-    """One file that was listed.
+    """One listed file.
 
-    ``file`` is its real path, ``path`` the one below the folder, with ``/``; ``size`` is in bytes,
-    ``modified`` in nanoseconds of UTC.
+    ``file`` is the full path, ``path`` the path relative to the folder, with ``/``; ``size`` is in
+    bytes, ``modified`` in nanoseconds since 1970 (UTC).
     """
 
     file: Path
@@ -44,19 +44,19 @@ class FolderFile:
         is_link = os.path.realpath(self.file) != str(self.file)
         if is_link or (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
             raise FramingError(
-                f"{self.file} changed while it was written",
-                hint="write the folder again when nothing else writes to it",
+                f"{self.file} changed while it was being sent",
+                hint="repeat the call when no other program changes the folder",
             )
 
 
 class Files(Protocol):
-    """Files that are listed in the same order each time."""
+    """A collection of files, listed in the same order each time."""
 
     def check(self) -> tuple[int, int]:
-        """Return their number and bytes; raise if one of them cannot be written."""
+        """Return the number of files and their bytes; raise if a file cannot be written."""
 
     def __iter__(self) -> Iterator[FolderFile]:
-        """Iterate over them."""
+        """Iterate over the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class FolderFiles:
     follow_links: bool = False
 
     def key(self) -> tuple[object, ...]:
-        """Return a key that is equal for two that choose the same files."""
+        """Return a key that is equal for objects that select the same files."""
         chosen = (self.recursive, self.hidden, self.follow_links)
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
@@ -87,9 +87,9 @@ class FolderFiles:
                 raise _unreadable(one.file, PermissionError(13, "Permission denied"))
         if not count:
             raise ArgumentError(
-                f"no file of {self.folder} is named like {' or '.join(self.patterns)}",
+                f"no file in {self.folder} matches {' or '.join(self.patterns)}",
                 argument="pattern",
-                hint="hidden files are left out; '*' takes all others, in folders inside as well",
+                hint="use '*' to match all files, also in subfolders, except hidden ones",
             )
         return count, size
 
@@ -100,9 +100,9 @@ class FolderFiles:
         real = os.path.realpath(folder)
         if real in above:
             raise ConfigError(
-                f"{folder} leads back to a folder that it is in",
+                f"{folder} is a link to one of its parent folders",
                 option="follow_links",
-                hint="remove the link, or leave follow_links out",
+                hint="remove the link, or omit follow_links",
             )
         for name in self._names(folder):
             file, path = folder / name, below + name
@@ -132,7 +132,7 @@ class FolderFiles:
                 raise ConfigError(
                     f"{path} is a symbolic link",
                     option="follow_links",
-                    hint="follow_links=True takes what it leads to; or choose files with pattern=",
+                    hint="pass follow_links=True to write its target, or exclude it with pattern=",
                 )
             return file.stat()
         except OSError as error:
@@ -142,15 +142,15 @@ class FolderFiles:
 def _check_kind(file: Path, path: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ConfigError(
-            f"{file} is not a file with content (a pipe, socket or device)",
+            f"{file} is a pipe, socket or device, not a regular file",
             option="folder",
-            hint="move it, or choose files with pattern=",
+            hint="move it, or exclude it with pattern=",
         )
     try:
         path.encode()
     except UnicodeEncodeError:
         raise ConfigError(
-            f"the name of {path!r} is not text in UTF-8", option="folder", hint="rename it"
+            f"the name of {path!r} is not valid UTF-8", option="folder", hint="rename it"
         ) from None
 
 
@@ -158,5 +158,5 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"{file} cannot be read: {error.strerror or error}",
         option="folder",
-        hint="nothing was written; choose files with pattern=, or make it readable",
+        hint="make it readable, or exclude it with pattern=; nothing was written",
     )

@@ -1,4 +1,4 @@
-"""`OpenWrite`: a write session in separate steps: several processes write, one commits."""
+"""`OpenWrite`: a write session to which several processes write and which one commits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit: its streams as (id, version), and the number of rows where it is known."""
+    """A commit: its streams as (id, version), and the number of rows if known."""
 
     table: TableName
     session_id: str
@@ -46,7 +46,7 @@ def open_write(
     compression: Compression,
     conversions: Conversions,
 ) -> OpenWrite:
-    """Begin a write session, or resume one opened elsewhere; see ``Table.open_write``."""
+    """Open a write session, or resume one opened elsewhere; see ``Table.open_write``."""
     storage = table.connection._storage
     token = storage.operation()
     if session is None:
@@ -55,16 +55,14 @@ def open_write(
         )
         return OpenWrite(table, made, compression, conversions)
     if overwrite:
-        raise ArgumentError(
-            "overwrite was set when the session was opened", hint="leave it out here"
-        )
+        raise ArgumentError("overwrite was set when the session was opened", hint="omit it here")
     if isinstance(session, str):
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
     elif session.table != table.name:
-        raise ArgumentError(f"the session is of {session.table}, not of {table.name}")
+        raise ArgumentError(f"the session belongs to {session.table}, not {table.name}")
     elif partition.items and partition != session.partition:
         raise ArgumentError(
-            f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
+            f"the session writes to partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
         table, WriteSession(storage, session, cancel=token, owned=False), compression, conversions
@@ -74,11 +72,11 @@ def open_write(
 
 
 class OpenWrite:
-    """A write session; made by ``Table.open_write``.
+    """A write session; created by ``Table.open_write``.
 
-    A context manager. Leaving it aborts a session that was opened here and not committed; a resumed
-    session stays, and its streams are closed unless there was an error. Several threads may write,
-    each to a stream of its own.
+    A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
+    session is kept, and its streams are closed unless there was an error. Several threads may
+    write, each to a separate stream.
     """
 
     def __init__(
@@ -101,16 +99,16 @@ class OpenWrite:
 
     @property
     def session_id(self) -> str:
-        """The service's id of the session, by which another process resumes it."""
+        """The session's id on the service, with which another process can resume it."""
         return self._session.session_id
 
     @property
     def handle(self) -> WriteSessionRef:
-        """What to pass to ``Table.open_write(session_id=…)`` elsewhere; can be pickled."""
+        """The value to pass to ``Table.open_write(session_id=…)`` elsewhere; can be pickled."""
         return self._session.ref
 
     def check(self) -> None:
-        """Raise unless the session is open on the service and has the partition given here."""
+        """Raise unless the session is open on the service and has the same partition."""
         storage = self._table.connection._storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -135,67 +133,68 @@ class OpenWrite:
         Parameters
         ----------
         stream_id
-            Its name, which no other process may be using. Default: a new one.
+            Name of the stream, unused by other processes. Default: a new name.
         version
-            A higher version of the same name replaces the rows of lower ones.
+            Version of the stream; its rows replace those of lower versions of the same name.
         resume
-            Resume a stream that another writer left open and can no longer use: ``rows`` is the
-            number of rows that the service has, after which the next ones follow.
+            Resume a stream that another writer left open and no longer uses. ``rows`` is the number
+            of rows already on the service; new rows are appended.
 
         Raises
         ------
         ConflictError
-            The session is over, or a higher version is there.
+            The session has ended, or a higher version of the stream exists.
         NotFoundError
-            There is no such stream to resume.
+            The stream to resume does not exist.
         """
         if resume and stream_id is None:
-            raise ArgumentError("resume needs the id of the stream")
+            raise ArgumentError("resume requires stream_id")
         name = uuid.uuid4().hex if stream_id is None else stream_id
         here = self._streams.get(name)
         if here is not None and version <= here.version and not (resume and here.failed):
             raise ArgumentError(
                 f"{here!r} is already open here",
-                hint="write into it, or open a higher version, which replaces it",
+                hint="write to it, or open a higher version, which replaces it",
             )
         lane = self._session.open_stream(name, version, resume=resume)
         self._streams[name] = OpenStream(self, lane)
         return self._streams[name]
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Write rows into a default stream of this process, as `OpenStream.write`."""
+        """Write rows to this process's default stream, as `OpenStream.write` does."""
         self._require_open()
         if self._default is None:
             self._default = self.open_stream()
         return self._default.write(data, index=index)
 
     def flush(self) -> None:
-        """Send the rows buffered in streams of this process."""
+        """Send the rows buffered in the streams of this process."""
         for stream in self._streams.values():
             stream.flush()
 
     # -- the end ------------------------------------------------------------------------------
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> Committed:
-        """Commit: all rows become visible at once; streams opened here are closed first.
+        """Close the streams opened here and commit, which makes all rows visible at once.
 
         Parameters
         ----------
         streams
-            Receipts of other processes (or id and version) to commit beside the streams opened
-            here. ``None``: all closed streams of the session; rows of a stream that another process
-            has not closed are then dropped silently. With its receipt, the commit fails instead.
+            Receipts (or pairs of id and version) from other processes, to commit in addition to the
+            streams opened here; the commit fails if one is not closed. ``None``: commit all closed
+            streams of the session, and silently drop rows of streams that other processes have not
+            closed.
 
         Raises
         ------
         ConflictError
-            A stream is not closed, or the session is over; nothing was committed by this call.
+            A stream is not closed, or the session has ended; this call committed nothing.
         StateError
-            A stream of this process failed, or the session is over here.
+            A stream of this process failed, or the session was already committed or aborted here.
         SessionExpiredError
             The service has dropped the session.
         TransportError
-            The outcome is unknown: no response came, and the status cannot be fetched either.
+            The outcome is unknown: there was no response, and the status cannot be fetched.
         """
         self._require_open()
         storage, ref = self._table.connection._storage, self._session.ref
@@ -205,7 +204,7 @@ class OpenWrite:
         for name, version in wanted.items():
             if closed.get(name) != version:
                 raise ConflictError(
-                    f"the service holds no closed stream {name!r} of version {version}",
+                    f"the service has no closed stream {name!r} of version {version}",
                     code="InvalidStreamState",
                     hint="close each stream before the commit",
                 )
@@ -226,12 +225,12 @@ class OpenWrite:
             if stream.failed:
                 raise StateError(
                     f"the stream {stream.stream_id!r} has failed: some of its rows are missing",
-                    hint="open a higher version of it and write its rows again, or abort",
+                    hint="open a higher version of it and write all its rows again, or abort",
                 )
         return [stream.close() for stream in self._streams.values()]
 
     def abort(self) -> None:
-        """Discard everything written, also by other processes. Idempotent.
+        """Discard all rows written to the session, by any process. Idempotent.
 
         Raises
         ------
@@ -241,7 +240,7 @@ class OpenWrite:
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Return the handle, and no longer abort the session when leaving."""
+        """Return the handle; leaving the context no longer aborts the session."""
         self._session.owned = False
         return self.handle
 
@@ -263,7 +262,7 @@ class OpenWrite:
 
     def __reduce__(self) -> NoReturn:
         raise StateError(
-            "a write session is never pickled: it holds rows and sockets",
+            "a write session cannot be pickled, because it holds rows and sockets",
             hint="send session.handle, and pass it to open_write(session_id=…)",
         )
 
@@ -282,9 +281,9 @@ def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
 
 
 class OpenStream:
-    """A write stream of an `OpenWrite`; a context manager that closes it after success.
+    """A write stream of an `OpenWrite`; a context manager that closes it if there was no error.
 
-    Rows are buffered up to 64 MiB, and sent by then, by `flush` or by `close`.
+    Up to 64 MiB of rows are buffered before they are sent; `flush` and `close` also send them.
     """
 
     def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
@@ -297,40 +296,40 @@ class OpenStream:
 
     @property
     def rows(self) -> int:
-        """Rows that the service has confirmed."""
+        """Number of rows that the service has confirmed."""
         return self._lane.rows
 
     @property
     def waiting(self) -> int:
-        """Rows buffered and not sent yet."""
+        """Number of rows buffered and not sent yet."""
         return self._rows
 
     @property
     def closed(self) -> bool:
-        """Whether it accepts no more rows: it was closed, or has failed."""
+        """Whether the stream accepts no more rows, because it was closed or has failed."""
         return self._lane.closed
 
     @property
     def failed(self) -> bool:
-        """Whether an error ended it; its rows are never committed."""
+        """Whether an error ended the stream; its rows are never committed."""
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows, as for `Table.write` without Spark DataFrames, and return their number.
+        """Buffer rows and return their number; accepts data as `Table.write` does, except Spark.
 
-        Blobs are uploaded at once. If an iterator or a reader fails, the rows before stay in the
-        stream; leave the session without a commit to drop them.
+        Blobs are uploaded at once. If an iterator or a reader fails, the rows before the error stay
+        in the stream; leave the session without a commit to drop them.
 
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit; of data in memory nothing was taken.
+            Columns, types or values do not fit; no row of in-memory data was buffered.
         StateError
-            The stream is closed or failed.
+            The stream is closed or has failed.
         """
         if is_spark(data):
             raise ArgumentError(
-                "a Spark DataFrame has its own write session", hint="use Table.write"
+                "a Spark DataFrame needs its own write session", hint="use Table.write"
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
@@ -346,7 +345,7 @@ class OpenStream:
         return self._lane.rows + self._rows - before
 
     def flush(self) -> int:
-        """Send the buffered rows; return the total of rows that the service has confirmed."""
+        """Send the buffered rows and return the total number of rows confirmed by the service."""
         held, self._held = self._held, []
         self._size = self._rows = 0
         if held:
@@ -354,9 +353,9 @@ class OpenStream:
         return self._lane.rows
 
     def close(self) -> StreamReceipt:
-        """Send the buffered rows and close the stream, which can then be committed. Idempotent.
+        """Send the buffered rows and close the stream, so that it can be committed. Idempotent.
 
-        The receipt is for ``commit(streams=[…])``, in another process too; it may be pickled.
+        Pass the receipt to ``commit(streams=[…])``, in any process; it can be pickled.
         """
         if not self._lane.closed:
             self.flush()

@@ -1,4 +1,4 @@
-"""Encodes PIL images and numpy arrays in BLOB cells; refuses what a format would not keep."""
+"""Encodes PIL images and NumPy arrays of BLOB cells; rejects those a format cannot represent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """A file format for pictures; ``modes`` are those of Pillow that it keeps unchanged."""
+    """A file format for pictures; ``modes`` are the Pillow modes that it stores unchanged."""
 
     name: str
     mime: str
@@ -26,7 +26,7 @@ class ImageFormat:
 
     @classmethod
     def of(cls, name: str) -> ImageFormat:
-        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only)."""
+        """Return the format by name: ``png``, ``jpeg``, ``webp`` or ``npy`` (arrays only)."""
         found = _FORMATS.get(name.lower() if isinstance(name, str) else "")
         if found is None:
             raise ArgumentError(
@@ -50,28 +50,28 @@ _CHANNELS = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 def is_picture(value: object) -> bool:
-    """Whether this is an image of Pillow, which is not imported for it."""
+    """Whether this is a Pillow image; does not import Pillow."""
     return any(
         (one.__module__, one.__name__) == ("PIL.Image", "Image") for one in type(value).__mro__
     )
 
 
 def is_array(value: object) -> bool:
-    """Whether this is an array of numpy."""
+    """Whether this is a NumPy array."""
     return isinstance(value, np.ndarray)
 
 
 def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
-    """Return why a picture or array cannot be encoded, and what to do; ``None`` if it can."""
+    """Return why a picture or array cannot be encoded, and a hint; ``None`` if it can be."""
     if is_array(value):
         return _unfit_array(value, wanted)
     if wanted.name == "npy":
-        return "a picture is no array", "write np.asarray(picture), or image_format='png'"
+        return "a picture is not an array", "write np.asarray(picture), or image_format='png'"
     if not all(value.size):
-        return "the picture has no pixels", "leave it out: None is a missing blob"
+        return "the picture has no pixels", "pass None for a missing blob"
     if value.mode not in wanted.modes:
         return (
-            f"{wanted.name.upper()} does not keep a picture of mode {value.mode}",
+            f"{wanted.name.upper()} cannot store a picture of mode {value.mode}",
             "convert it, e.g. picture.convert('RGB')",
         )
     return None
@@ -83,21 +83,21 @@ def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str,
         return f"{kind} has a mask, which would be lost", "write array.filled(…)"
     if wanted.name == "npy":
         if value.dtype.hasobject:
-            return f"{kind} holds Python objects", "give it a dtype of numbers"
+            return f"{kind} holds Python objects", "convert it to a numeric dtype"
         return None
     if (mode := _mode(value)) is None:
         return (
-            f"{kind} is no picture",
-            "pictures are uint8 of shape (height, width), or (height, width, channels) of 1 to 4 "
-            "channels; uint16 and bool of (height, width); image_format='npy' keeps any array",
+            f"{kind} is not a picture",
+            "pass uint8 of shape (height, width) or (height, width, channels) of 1 to 4 "
+            "channels, uint16 or bool of (height, width), or image_format='npy'",
         )
     if mode not in wanted.modes:
-        return f"{wanted.name.upper()} does not keep {kind} a picture of mode {mode}", "use PNG"
+        return f"{kind} is of mode {mode}: {wanted.name.upper()} cannot store it", "use PNG"
     return None
 
 
 def _mode(value: np.ndarray[Any, Any]) -> str | None:
-    """Return the mode of Pillow for an array, or ``None`` if it is no picture."""
+    """Return the Pillow mode for an array, or ``None`` if it is not a picture."""
     if not value.size or value.ndim not in (2, 3):
         return None
     if value.ndim == 3:
@@ -106,7 +106,7 @@ def _mode(value: np.ndarray[Any, Any]) -> str | None:
 
 
 def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
-    """Return a picture or array as a file, and its name where the picture came from one."""
+    """Return a picture or array as an encoded file, and the name of a picture's source file."""
     target = io.BytesIO()
     if wanted.name == "npy":
         np.save(target, value, allow_pickle=False)
@@ -123,9 +123,9 @@ def _of_array(value: np.ndarray[Any, Any]) -> Image:
         from PIL import Image
     except ImportError as error:
         raise MissingDependencyError(
-            "arrays are written as pictures by Pillow, which is not installed",
+            "writing arrays as pictures needs Pillow, which is not installed",
             extra="notebook",
-            hint="pip install pillow, or image_format='npy'",
+            hint="pip install pillow, or pass image_format='npy'",
         ) from error
     flat = value[:, :, 0] if value.ndim == 3 and value.shape[2] == 1 else value
     native = flat.astype(flat.dtype.newbyteorder("="), copy=False)

@@ -1,7 +1,7 @@
-"""``overwrite="all"``: drops the old partitions that got no row, after the commit.
+"""``overwrite="all"``: drops the old partitions that received no row, after the commit.
 
-An overwriting session replaces the partitions that get rows; for others see
-``docs/open-questions.md``. A failure between commit and drop leaves old rows, never fewer rows.
+An overwriting session replaces the partitions that receive rows; for others see
+``docs/open-questions.md``. A failure between commit and drop leaves old rows but loses none.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remainder:
-    """The partitions that a table had before ``overwrite="all"``; otherwise none."""
+    """The partitions that a table had before ``overwrite="all"``; empty for other writes."""
 
     table: TableName
     partitions: tuple[PartitionSpec, ...] = ()
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that the write may have to drop; no request where there are none."""
+        """List the partitions that may have to be dropped; no request for other writes."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
@@ -42,7 +42,7 @@ class Remainder:
         return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
-        """Drop the partitions that got no row, one statement each; called after the commit."""
+        """Drop the partitions that received no row, one statement each; called after the commit."""
         from odps_nb.client.sql.definitions import drop_partition
 
         kept = {_loose(spec) for spec in written}
@@ -52,14 +52,14 @@ class Remainder:
                 drop_partition(storage, self.table, spec, if_exists=True)
             except OdpsNbError as error:
                 error.add_note(
-                    f"the rows are committed; {len(rest) - number} old partitions are still there"
+                    f"the rows are committed, but {len(rest) - number} old partitions remain"
                 )
-                error.hint = f"drop them, or write again: the first is {spec}"
+                error.hint = f"drop them (the first is {spec}), or write again"
                 raise
 
 
 def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec]:
-    """Return the partitions in the rows of a batch; empty if the write fixes all levels."""
+    """Return the partitions of a batch's rows; empty if the write fixes all levels."""
     keys = [column.name for column in target.columns.partition_columns]
     if not keys:
         return set()
@@ -69,7 +69,7 @@ def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec
 
 
 def _loose(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
-    """Return a key that is equal for all spellings of one partition."""
+    """Return a key that is equal for all notations of one partition."""
     return frozenset((key.casefold(), _loose_value(value)) for key, value in spec)
 
 

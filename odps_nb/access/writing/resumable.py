@@ -1,16 +1,16 @@
-"""Writes a folder so that the same call, made again, resumes where an earlier one ended.
+"""Writes a folder so that repeating the call resumes where an earlier call ended.
 
-Each group of files is a stream of its own in one write session. A stream that the service lists
-as closed is complete; the journal says which files it holds. So a later process sends only the
-other files, and commits streams by name, never those of a late writer. No stream is taken over and
-no blob reference is used in another stream (``docs/protocol.md`` section 3.6).
+Each group of files is one stream of a write session. A stream that the service lists as closed is
+complete, and the journal lists its files. So a later process sends only the other files, and
+commits streams by name, which excludes streams of a stale writer. No open stream is resumed, and no
+blob reference is used in another stream (``docs/protocol.md`` section 3.6).
 
-The journal has lines of JSON, each written before the step that it records, and holds no
-reference, no key and no content of files::
+The journal has lines of JSON, each written before the step that it records. It contains no blob
+references, access keys or file contents::
 
-    {"format": 1, "session": …, "route": …}                   a write session was opened
-    {"stream": …, "files": [[path, size, modified], …]}       rows of these are sent into a stream
-    {"commit": [stream, …]}                                   the commit of these is asked for
+    {"format": 1, "session": …, "route": …}                   a write session was opened {"stream":
+    …, "files": [[path, size, modified], …]}       these files are being sent {"commit": [stream,
+    …]}                                   the commit is being requested
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OLD = 30 * 86400.0  # seconds
 def write_files_resumable(
     files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
 ) -> Receipt:
-    """Write what an earlier call has not, and commit all once; see `Table.write_files`."""
+    """Write the files that an earlier call did not, and commit all; see `Table.write_files`."""
     files.check()
     if create and not table_exists(table.connection._storage, table.name):
         make_table(table, options)
@@ -87,14 +87,14 @@ class _Upload:
     began: float = field(default_factory=time.monotonic)
     session: WriteSession | None = None
     arrived: dict[str, set[str]] = field(default_factory=dict)
-    """Paths that the service has, by their closed stream."""
-    size: int = 0  # bytes of Arrow sent by this call
-    asked: bool = False  # for the commit
+    """Paths of the files on the service, with their closed streams."""
+    size: int = 0  # Arrow bytes sent by this call
+    asked: bool = False  # whether the commit was requested
 
-    # -- what an earlier call left --------------------------------------------------------------
+    # -- state of an earlier call --------------------------------------------------------------
 
     def begin(self, noted: Noted | None) -> Receipt | None:
-        """Resume the session of an earlier call, or open one; return a receipt if all is done."""
+        """Resume an earlier call's session or open one; return a receipt if it was committed."""
         total = sum(one.size for one in self.files)
         self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:
@@ -118,13 +118,13 @@ class _Upload:
                 tracker=self.tracker,
                 cancel=self.token,
             )
-            opened.owned = False  # it stays for the next call, whatever happens to this one
+            opened.owned = False  # keep the session for the next call even if this one fails
             self.session = opened
             self.journal.begin(opened.ref)
         return None
 
     def _is_committed(self, ref: WriteSessionRef, noted: Noted) -> bool:
-        """Whether an earlier call committed its session; resume one that is open."""
+        """Return whether an earlier call committed its session; resume an open session."""
         storage = self.table.connection._storage
         try:
             state = fetch_write_state(storage, ref, tracker=self.tracker)
@@ -132,14 +132,14 @@ class _Upload:
         except (NotFoundError, SessionExpiredError) as error:
             if noted.committed is not None:
                 raise self._unknown(ref, str(error)) from error
-            self._say(f"the session of an earlier call is gone, all is sent again: {error}")
+            self._say(f"the earlier session was not found; sending all files again: {error}")
             return False
         if status == SessionStatus.COMMITTED.value:
             if noted.committed is None:
                 raise self._unknown(ref, "another process committed the session")
             return True
         if status == "ABORTED":
-            self._say("the session of an earlier call was aborted, all is sent again")
+            self._say("the earlier session was aborted; sending all files again")
             return False
         if not status and noted.committed is not None:
             raise self._unknown(ref, "the service does not report its status")
@@ -165,7 +165,7 @@ class _Upload:
 
     def _unknown(self, ref: WriteSessionRef, why: str) -> ConflictError:
         return ConflictError(
-            f"whether an earlier call committed session {ref.session_id} is unknown: {why}",
+            f"it is unknown whether an earlier call committed session {ref.session_id}: {why}",
             code="CommitUnknown",
             hint=f"check whether the files are in {self.table.name}; to write them all again, "
             f"remove {self.journal.path}",
@@ -178,8 +178,8 @@ class _Upload:
     # -- this call ------------------------------------------------------------------------------
 
     def run(self) -> Receipt:
-        """Send what has not arrived, and commit."""
-        assert self.session is not None  # by begin
+        """Send the files that have not arrived, and commit."""
+        assert self.session is not None  # set by begin
         before = sum(map(len, self.arrived.values()))
         done = set().union(*self.arrived.values())
         try:
@@ -200,11 +200,11 @@ class _Upload:
     def _send(self, group: list[FolderFile]) -> None:
         assert self.session is not None
         first = sum(map(len, self.arrived.values()))
-        name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
+        name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # unique even after a crash
         with self.session.open_stream(name) as stream:
             uploader = CellUploader(stream, self.target, self.table.connection)
             batch = uploader.finish(chunk_of(group, first, self.target))
-            for one in group:  # uploaded: check that the rows describe what was sent
+            for one in group:  # after the upload, verify that the rows describe the sent bytes
                 one.require_unchanged()
             self.journal.add(stream.stream_id, group)
             stream.write([batch], self.options.compression)
@@ -239,12 +239,12 @@ class _Upload:
 # -- the journal ---------------------------------------------------------------------------------
 
 NotedFile = tuple[str, int, int]
-"""Path below the folder, size, time of the last change in nanoseconds."""
+"""Path relative to the folder, size in bytes, modification time in nanoseconds."""
 
 
 @dataclass(slots=True)
 class Noted:
-    """What an earlier call noted; ``committed`` are the streams whose commit it requested."""
+    """The journal of an earlier call; ``committed`` are the streams whose commit it requested."""
 
     session_id: str
     route_token: str | None
@@ -253,14 +253,14 @@ class Noted:
 
 
 class Journal:
-    """The notes of one upload, open in this process alone; made by `open_journal`."""
+    """The journal of one upload, locked by this process; created by `open_journal`."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path: Path = path
         self._descriptor = descriptor
 
     def read(self) -> Noted | None:
-        """Return what an earlier call noted, or ``None``; a line that was cut is left out."""
+        """Return the entries of an earlier call, or ``None``; ignores a truncated line."""
         noted: Noted | None = None
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
@@ -272,22 +272,22 @@ class Journal:
         return noted
 
     def begin(self, session: WriteSessionRef) -> None:
-        """Forget what was noted, and note a session."""
+        """Clear the journal and record a session."""
         os.ftruncate(self._descriptor, 0)
         ids = {"session": session.session_id, "route": session.route_token}
         self._append({"format": _FORMAT, **ids})
 
     def add(self, stream_id: str, files: Iterable[FolderFile]) -> None:
-        """Note the files whose rows are to be sent into a stream now."""
+        """Record the files whose rows are about to be sent to a stream."""
         named = [[one.path, one.size, one.modified] for one in files]
         self._append({"stream": stream_id, "files": named})
 
     def commits(self, streams: Iterable[str]) -> None:
-        """Note that the commit of these streams is to be asked for now."""
+        """Record that the commit of these streams is about to be requested."""
         self._append({"commit": [*streams]})
 
     def remove(self) -> None:
-        """Forget the upload: it is over."""
+        """Delete the journal after the upload has ended."""
         self.path.unlink(missing_ok=True)
 
     def _append(self, line: dict[str, Any]) -> None:
@@ -312,7 +312,7 @@ def _with(noted: Noted | None, line: dict[str, Any]) -> Noted | None:
 
 @contextmanager
 def open_journal(*key: object) -> Iterator[Journal]:
-    """Open and lock the journal of one upload, named by service, table, folder and patterns."""
+    """Open and lock the journal of an upload, identified by service, table, folder and patterns."""
     from platformdirs import user_state_path
 
     folder = user_state_path("odps_nb", appauthor=False) / "uploads"
@@ -325,7 +325,7 @@ def open_journal(*key: object) -> Iterator[Journal]:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}",
             option="resume",
-            hint="make it writable, set XDG_STATE_HOME, or leave resume= out",
+            hint="make it writable, set XDG_STATE_HOME, or omit resume=",
         ) from error
     try:
         yield Journal(path, descriptor)
@@ -334,12 +334,12 @@ def open_journal(*key: object) -> Iterator[Journal]:
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor of the file that this process alone has locked."""
+    """Lock the file exclusively for this process and return its descriptor."""
     try:
         import fcntl
     except ImportError:
         raise ConfigError(
-            "this system has no locks for files", option="resume", hint="leave resume= out"
+            "this system has no file locks", option="resume", hint="omit resume="
         ) from None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -357,7 +357,7 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # whoever had it has just ended and removed it
+        os.close(descriptor)  # its previous owner has just removed it
 
 
 def _remove_old(folder: Path) -> None:

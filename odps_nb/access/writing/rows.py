@@ -1,4 +1,4 @@
-"""Writes rows to a table in parallel streams, with one commit at the end or none."""
+"""Writes rows to a table in parallel streams, with a single commit at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The checked arguments of `Table.write`; ``before_commit`` is called once."""
+    """The checked arguments of `Table.write`, and a function to call before the commit."""
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
@@ -58,7 +58,7 @@ class WriteOptions:
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
-    """Write data of any kind and commit it once; an error before the commit aborts the session."""
+    """Write data of any kind in one commit; an error before the commit aborts the session."""
     if is_spark(data):
         return _write_spark(table, data, options)
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
@@ -68,13 +68,13 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     target = replace(target, image_format=options.image_format)
     if change is not None:
         data = change.narrowed(data, target, index=index)
-        index = None if change.only_keys else index  # no index is left
+        index = None if change.only_keys else index  # the narrowed data has no index
     given = open_input(data, target, workers=options.workers, index=index)
     return write_chunks(table, target, given, options)
 
 
 def write_chunks(table: Table, target: Target, given: WriteInput, options: WriteOptions) -> Receipt:
-    """Write rows that are converted already, and commit them once."""
+    """Write converted rows in one commit."""
     listener = listener_of(options.progress)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(given)
@@ -87,7 +87,7 @@ def _write_spark(table: Table, data: Any, options: WriteOptions) -> Receipt:
     if options.workers is not None and options.change is None:
         raise ArgumentError(
             "workers does not apply to a Spark DataFrame",
-            hint="each of its partitions is one stream: use df.repartition(n)",
+            hint="use df.repartition(n): each of its partitions is one stream",
         )
     return write_rows(
         data,
@@ -105,7 +105,7 @@ def _write_spark(table: Table, data: Any, options: WriteOptions) -> Receipt:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The result of one lane."""
+    """The result of one write stream."""
 
     stream: StreamReceipt
     blobs: int = 0
@@ -115,7 +115,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
-    """One write while it runs."""
+    """A running write."""
 
     table: Table
     target: Target
@@ -158,10 +158,10 @@ class _Write:
     def _lanes(
         self, session: WriteSessionRef, given: WriteInput, token: CancelToken
     ) -> Iterator[_Written]:
-        """Write all lanes in parallel; the first failure stops the others."""
+        """Write all streams in parallel; the first failure stops the others."""
         lanes = given.lanes
         if len(lanes) > 1 and self.table.primary_key:
-            # the last row of a key wins, and between streams there is no order
+            # rows of a key must stay ordered, and streams are not ordered among each other
             lanes = (chain.from_iterable(lanes),)
         jobs = [
             partial(self._lane, session, str(number), chunks) for number, chunks in enumerate(lanes)
@@ -198,7 +198,7 @@ def fitted_batches(
     token: CancelToken,
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
-    """Upload the blobs of a lane and yield its rows as batches of the table's types."""
+    """Upload the blobs of a stream and yield its rows as batches of the table's types."""
     for chunk in chunks:
         token.check()
         batch = uploader.finish(chunk) if chunk.cells else chunk.plain

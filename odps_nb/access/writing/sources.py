@@ -1,7 +1,7 @@
-"""Converts data of any accepted kind to Arrow batches of a table's types (sends nothing).
+"""Converts any accepted data to Arrow batches of a table's types; sends nothing.
 
-Data in memory is converted as a whole, so that one error lists all that does not fit; a stream is
-converted batch by batch. BLOB columns stay Python objects until they are uploaded.
+Data in memory is converted as a whole, so that one error lists all values that do not fit; a stream
+is converted batch by batch. BLOB columns stay Python objects until they are uploaded.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BLOB_ROWS = 256
-"""Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
+"""Rows per chunk with BLOB columns; blobs are uploaded before their chunk is written."""
 LANE_BYTES = 64 * 2**20
-"""Bytes of Arrow per write stream, where the number of streams is not given."""
+"""Arrow bytes per write stream, if the number of streams is not given."""
 MAX_LANES = 4
 
 
@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` also holds for values beside nested blobs. ``flag`` is a column that the data
-    must have and the table lacks.
+    ``conversions`` also applies to values next to nested blobs. ``flag`` is a column that the data
+    must have and the table must not.
     """
 
     table: TableName
@@ -67,7 +67,7 @@ class Target:
         *,
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
-        """Make the target of a table; partition columns not fixed become required."""
+        """Return the target of a table; partition columns that are not fixed are required."""
         keys = {key for key, _ in fixed}
         dynamic = [
             replace(column, nullable=schema.source_of(column) is not None)
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """The names by which rows without a schema are matched."""
+        """The names for matching rows without a schema."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -94,13 +94,13 @@ class Target:
 
     @property
     def blobs(self) -> tuple[Column, ...]:
-        """The columns that are or hold BLOBs."""
+        """The columns that are or contain BLOBs."""
         return tuple(c for c in self.columns.columns if has_blob(c.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some rows: plain columns as a converted batch, BLOB columns as lists of Python objects."""
+    """Some rows, with plain columns as a converted batch and BLOB columns as lists of objects."""
 
     rows: int
     plain: pa.RecordBatch
@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write, as lanes: one write stream each, written in parallel."""
+    """The rows of a write, divided into lanes, one per parallel write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
@@ -123,7 +123,7 @@ def open_input(
     """Return the rows of ``data``, converted to the types of the target."""
     data = as_tables(data, target.names, index=index)
     if isinstance(data, Chunks):
-        if data.in_memory:  # nothing is sent before all of it fits
+        if data.in_memory:  # convert everything before anything is sent
             chunks = tuple(_chunks(data, target))
             return WriteInput(lanes=(chunks,), rows=sum(chunk.rows for chunk in chunks))
         return WriteInput(lanes=(_chunks(data, target),))
@@ -153,13 +153,13 @@ def _require_columns(table: Any, target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Refuse data without a partition column that is not fixed, or without the flag column."""
+    """Raise if the data lacks the flag column, or a partition column that is not fixed."""
     present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
             f"the data has no column {target.flag!r}, which deleted= names",
             argument="deleted",
-            hint="add this boolean column to the data, or leave out deleted=",
+            hint="add this boolean column to the data, or omit deleted=",
         )
     for column in target.columns.partition_columns:
         if column.name.casefold() in present:
@@ -175,37 +175,37 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
 
 
 def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
-    """Return converted rows with computed partition columns; check the values of all."""
+    """Add computed partition columns to converted rows, and check all partition values."""
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
-        if pa.types.is_string(values.type):  # values of other types have one text form
+        if pa.types.is_string(values.type):  # other types have only one text form
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
     return rows
 
 
-# -- columns that the partition fixes -----------------------------------------------------------
+# -- columns fixed by the partition -------------------------------------------------------------
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
-    """Return the columns that repeat the fixed partition; refuse other values in them."""
+    """Return the columns that repeat the fixed partition; raise if their values differ."""
     fixed = {key.casefold(): (key, value) for key, value in target.fixed}
     repeated = [name for name in table.schema.names if name.casefold() in fixed]
     for name in repeated:
         key, value = fixed[name.casefold()]
         column = table.column(name)
-        if isinstance(column.type, pa.DictionaryType):  # of views, Arrow casts none
+        if isinstance(column.type, pa.DictionaryType):  # Arrow cannot cast dictionaries of views
             column = pa.array(column.to_pylist())
         try:
             same = pc.equal(column.cast(pa.string()), pa.scalar(value))
-        except pa.ArrowNotImplementedError:  # lists and the like have no text
+        except pa.ArrowNotImplementedError:  # lists and other nested types have no text form
             same = pa.array([False])
         if column.null_count or pc.any(pc.invert(same)).as_py():
             raise ConversionError(
-                f"the column {name!r} has other values than the partition {target.fixed}",
+                f"the column {name!r} has values that differ from the partition {target.fixed}",
                 column=name,
-                hint=f"drop the column, or leave {key!r} out of partition=",
+                hint=f"drop the column, or remove {key!r} from partition=",
             )
     return repeated
 
@@ -253,7 +253,7 @@ def _plain_names(schema: pa.Schema, target: Target) -> list[str]:
 def _arrow_cells(
     rows: pa.Table | pa.RecordBatch, target: Target, first_row: int = 0
 ) -> dict[str, list[Any]]:
-    """Return the cells of the BLOB columns, checked."""
+    """Check the cells of the BLOB columns and return them."""
     named = {name.casefold(): name for name in rows.schema.names}
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
@@ -267,7 +267,7 @@ def _arrow_cells(
 
 
 def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
-    """Check cells, and other values beside nested blobs, with empty references in their place."""
+    """Check cells, and values next to nested blobs, which are replaced by empty references."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
@@ -313,7 +313,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _chunks(tables: Chunks, target: Target) -> Iterator[Chunk]:
-    """Convert one table after the other; rows are counted over all of them."""
+    """Convert tables one by one, numbering rows across all of them."""
     row = 0
     for table in tables:
         _require_columns(table, target)

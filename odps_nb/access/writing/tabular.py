@@ -1,4 +1,4 @@
-"""Turns data of any kind for a write into a DataFrame, an Arrow table or reader, or `Chunks`."""
+"""Converts data for a write to a DataFrame, an Arrow table or reader, or `Chunks`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
 CHUNK_ROWS = 16_384
-"""Maximum number of rows of an iterator that are converted together."""
+"""Maximum number of rows of an iterator to convert together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of texts, arrays and bytes objects after which a chunk of rows ends."""
+"""Bytes of strings, arrays and bytes objects after which a chunk of rows ends."""
 
 
 def is_spark(data: Any) -> bool:
-    """Whether this is a Spark DataFrame; Spark is not imported for it."""
+    """Whether this is a Spark DataFrame; does not import Spark."""
     return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
 
 
 def is_pandas(data: Any) -> bool:
-    """Whether this is a pandas DataFrame or a kind of it; pandas is not imported for it."""
+    """Whether this is a pandas DataFrame or a subclass; does not import pandas."""
     return _is_from(data, "pandas") and hasattr(data, "columns") and hasattr(data, "iloc")
 
 
@@ -34,7 +34,7 @@ def _is_from(data: Any, package: str) -> bool:
 
 
 def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
-    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`."""
+    """Return the data as a pandas or Spark DataFrame, an Arrow table or reader, or `Chunks`."""
     if isinstance(data, Chunks):
         return data.bound(names)
     data = _named_series(data, names)
@@ -64,12 +64,12 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
 
 
 def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
-    """Return data with an Arrow interface as a table or a stream; refuse other data."""
+    """Return data with an Arrow interface as a table or a stream; raise for other data."""
     if isinstance(data, (pa.Table, pa.RecordBatchReader)):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # An array or a Series (one column without a name) has these interfaces, too.
+    # An array or a Series (one unnamed column) also has these interfaces.
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
@@ -92,21 +92,21 @@ def _is_lazy(data: Any) -> bool:
 
 
 def _refuse_polars_objects(data: Any) -> None:
-    """Refuse columns of Python objects, whose addresses polars exports as bytes."""
+    """Raise for columns of Python objects, whose addresses polars would export as bytes."""
     if not _is_from(data, "polars") or not hasattr(data, "collect_schema"):
         return
     for name, dtype in data.collect_schema().items():
         if str(dtype) == "Object":
             raise ConversionError(
-                f"the column {name!r} of polars holds Python objects",
+                f"the polars column {name!r} holds Python objects",
                 column=name,
                 source_type="Object",
-                hint="give it a dtype of polars, or pass df.to_dicts()",
+                hint="convert it to a polars dtype, or pass df.to_dicts()",
             )
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or an Index as a DataFrame; for a key of one column it needs no name."""
+    """Return a Series or Index as a DataFrame; it may be unnamed if the key has one column."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -116,7 +116,7 @@ def _named_series(data: Any, names: Names) -> Any:
             levels = data.index.names if hasattr(data, "iloc") else ()
             if key.casefold() in [str(level).casefold() for level in levels]:
                 raise ConversionError(
-                    f"the key {key!r} is in the index, and the values are those of {data.name!r}",
+                    f"the key {key!r} is the index of the Series, whose values are {data.name!r}",
                     column=key,
                     hint="pass series.index, or series.reset_index()",
                 )
@@ -124,7 +124,7 @@ def _named_series(data: Any, names: Names) -> Any:
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(
-                f"a {kind} without a name cannot tell its column",
+                f"an unnamed {kind} does not identify a column",
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )
@@ -148,12 +148,12 @@ def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
 
 
 def refuse_index(data: Any, *, index: bool | None) -> None:
-    """Raise `ArgumentError` if the index of data without one is to be written."""
+    """Raise `ArgumentError` if ``index`` is true for data without an index."""
     if index:
         raise ArgumentError(
             f"index=True does not apply to a {type(data).__name__}",
             argument="index",
-            hint="leave it out; only pandas data has an index",
+            hint="omit it: only pandas data has an index",
         )
 
 
@@ -164,9 +164,9 @@ def _is_table(item: Any) -> bool:
 
 
 class Chunks:
-    """Tables made of the items of an iterator, one after the other; can be read once.
+    """Tables made from the items of an iterator; can be iterated only once.
 
-    Items are rows, which are gathered into DataFrames of a bounded size, or tables of any kind.
+    Items are tables of any kind, or rows, which are collected into DataFrames of bounded size.
     """
 
     def __init__(
@@ -182,11 +182,11 @@ class Chunks:
         self._items, self._index, self._empty = iter(items), index, empty
         self._peeked: list[Any] = []
         self._row_like: Any = None  # the first row, if the items are rows
-        self._rows = self._taken = 0  # rows gathered, tables taken
+        self._rows = self._taken = 0  # numbers of rows and tables read
         self._change: Callable[[Any], Any] = lambda table: table
 
     def peek(self) -> Any:
-        """Return the first table, which is given again; ``None`` if there is none."""
+        """Return the first table without consuming it; ``None`` if there is none."""
         if not self._peeked:
             found = next(self._tables(), None)
             if found is None and self._empty is not None:
@@ -196,12 +196,12 @@ class Chunks:
         return self._peeked[0] if self._peeked else None
 
     def bound(self, names: Names) -> Chunks:
-        """Match the rows that follow with these names, unless names are known already."""
+        """Match the following rows with these names, unless names are already set."""
         self._names = self._names if self._names.order else names
         return self
 
     def mapped(self, change: Callable[[Any], Any]) -> Chunks:
-        """Change each table before it is given."""
+        """Apply a function to each table before it is yielded."""
         self._change = change
         return self
 
@@ -225,7 +225,7 @@ class Chunks:
                 yield from found if isinstance(found, Chunks) else (found,)
 
     def _gathered(self, first: Any) -> Any:
-        """Return the next rows as a DataFrame, beginning with this one."""
+        """Return the next rows as a DataFrame, beginning with the given row."""
         from odps_nb.convert.python_rows import rows_frame
 
         if self._taken:
@@ -258,7 +258,7 @@ _END = object()
 
 
 def _size(row: Any) -> int:
-    """Return the bytes of the large values of a row, roughly."""
+    """Estimate the bytes of the large values of a row."""
     values = row if isinstance(row, (list, tuple)) else getattr(row, "__dict__", {}).values()
     if isinstance(row, Mapping):
         values = row.values()

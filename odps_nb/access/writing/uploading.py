@@ -1,4 +1,4 @@
-"""Uploads the blobs of chunks, and puts their references into the rows.
+"""Uploads the blobs of chunks and puts their references in the rows.
 
 A reference is valid only in its session and stream (``docs/protocol.md`` section 6.5), so an
 existing blob is read and uploaded again.
@@ -46,7 +46,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class CellUploader:
-    """Uploads the blobs of chunks into one stream; reads existing ones over ``source``."""
+    """Uploads the blobs of chunks to one stream; reads existing blobs through ``source``."""
 
     stream: WriteStream
     target: Target
@@ -81,7 +81,7 @@ class CellUploader:
         """Join plain columns and BLOB columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # with the unit that its times need
+            if name not in blobs:  # the batch has the unit that its times need
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
@@ -104,7 +104,7 @@ class CellUploader:
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
-            f"the write schema of the service has no BLOB {path!r}", hint="reload the table"
+            f"the service's write schema has no BLOB {path!r}", hint="reload the table"
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:
@@ -114,7 +114,7 @@ class CellUploader:
                 self._items(leaves), first.column_id, first.partition
             )
         except OdpsNbError as error:
-            error.add_note(f"blobs up to {self._reached}")
+            error.add_note(f"the last blob read was {self._reached}")
             raise
         if len(references) != len(leaves):
             raise TruncatedError(
@@ -127,7 +127,7 @@ class CellUploader:
         self.count += len(leaves)
 
     def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
-        """Open blobs one by one, as the upload reads them."""
+        """Open blobs one by one, when the upload reads them."""
         for leaf in leaves:
             self._reached = leaf
             content = self._content(leaf)
@@ -143,12 +143,12 @@ class CellUploader:
             return content_of(leaf.value, partial(Blob, self.source), self.target.image_format)
         except ConversionError as error:
             error.column, error.row = leaf.name, leaf.row
-            error.add_note(f"in {leaf}")
+            error.add_note(f"while opening {leaf}")
             raise
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
-    """Return the whole partition of each row; dynamic values come from the row itself."""
+    """Return the full partition of each row; dynamic values come from the row."""
     dynamic = [column.name for column in target.columns.partition_columns]
     if not dynamic:
         return [target.fixed] * chunk.rows

@@ -1,6 +1,6 @@
-"""Upserts and deletes rows by primary key, in one commit or not at all.
+"""Upserts and deletes rows by primary key, in one atomic commit.
 
-Rows of one key stay in one stream, which keeps their order; between streams there is no order.
+Rows with the same key use the same stream, since different streams are not ordered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """The word for a receipt."""
+        """The verb of the receipt."""
         if self.only_keys:
             return "deleted"
         return "upserted" if self.stamp.flag is None else "upserted or deleted"
@@ -52,7 +52,7 @@ class Change:
         *,
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
-        """Return the target: the columns that the data must or may have."""
+        """Return the target with the columns that the data must or may have."""
         keys = {name.casefold() for name in self.keys}
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in keys)
@@ -67,14 +67,14 @@ class Change:
         return replace(target, flag=self.stamp.flag)
 
     def narrowed(self, data: Any, target: Target, *, index: bool | None = None) -> Any:
-        """Return the data without columns that a delete does not need."""
+        """Return the data without the columns that a delete does not need."""
         if not self.only_keys:
             return data
         schema, keys = target.columns, target.columns.partition_columns
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # Values without names are keys, too: plain ones of a table with one key column.
+        # With one key column, plain values are keys.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))
@@ -84,8 +84,8 @@ class Change:
 def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
-    The table's extended metadata name them (``Reserved``: ``PrimaryKey``, as the Python and Java
-    SDKs read it), or else a write session marks them as distribution keys.
+    The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
+    Java SDKs), or else a write session marks them as distribution keys.
     """
     from odps_nb.client.write.session import open_write_session
 
@@ -98,8 +98,8 @@ def _find_key(table: Table) -> tuple[str, ...]:
     raise ArgumentError(
         f"{table.name} has no primary key, so its rows cannot be found by key",
         code="NoPrimaryKey",
-        hint="write() adds rows; set a key when creating a table: "
-        "odps.create_table(…, primary_key='id')",
+        hint="use write() to add rows, or create a table with odps.create_table(…, "
+        "primary_key='id')",
     )
 
 
@@ -108,7 +108,7 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     keys = _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
-            f"deleted={deleted!r} is a column of {table.name}",
+            f"deleted={deleted!r} names a column of {table.name}",
             hint="name a boolean column of the data that the table does not have",
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)

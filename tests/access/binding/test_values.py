@@ -40,7 +40,7 @@ def test_a_uuid_is_refused_and_its_text_is_bound():
     for form in (value, pa.scalar(value.bytes, pa.uuid())):
         with pytest.raises(ArgumentError, match="a UUID cannot be bound") as caught:
             plain(form)
-        assert caught.value.hint == "bind its text: str(value)"
+        assert caught.value.hint == "bind it as text: str(value)"
     assert plain(str(value)) == str(value)
 
 
@@ -186,7 +186,7 @@ def test_an_enum_is_its_value():
 def test_a_long_column_is_refused_before_it_is_converted():
     with pytest.raises(ArgumentError, match="10,001 values are too many") as caught:
         plain(pd.Series(range(10_001)))
-    assert caught.value.hint == "write them to a table and join"
+    assert caught.value.hint == "write them to a table and join it"
 
 
 def test_binding_loads_no_library():

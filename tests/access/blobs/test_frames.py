@@ -192,7 +192,7 @@ def test_a_column_is_written_back_as_copies(
     assert (
         odps.create_table(new_name("streamed"), reader).blobs("content")[1].bytes() == CONTENTS[2]
     )
-    with pytest.raises(ConversionError, match="a blob needs bytes or a Path, not a string"):
+    with pytest.raises(ConversionError, match="a blob must be bytes or a Path, not a string"):
         odps.create_table(new_name("text"), "content blob").write(frame[["content"]].astype(str))
 
 

@@ -217,7 +217,7 @@ def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
         odps.blobs(media).save(tmp_path / "file")
     with pytest.raises(ConfigError, match="does not exist") as caught:
         odps.blobs(media).save(tmp_path / "no")
-    assert caught.value.hint == "make it first"
+    assert caught.value.hint == "create it first"
     told = Told()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
         odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only for root, too

@@ -285,11 +285,11 @@ def test_code_of_arrow_that_knows_only_its_own_datasets_gets_an_error_not_an_emp
 def test_scans_that_cannot_be_asked_again_have_no_dataset(odps, new_name):
     orders = odps.table("orders")
     opened = orders.read(["id"], partitions=f"ds={DAY}")
-    with pytest.raises(ArgumentError, match="session of its own"):
+    with pytest.raises(ArgumentError, match="opens a new session for each query"):
         orders.read(["id"], session_id=opened.session_id).dataset()
     keyed = odps.create_table(new_name("keyed"), "id bigint", primary_key="id")
     keyed.upsert(pa.table({"id": [1]}))
-    with pytest.raises(ArgumentError, match="not of its changes"):
+    with pytest.raises(ArgumentError, match="not its changes"):
         keyed.read(since=0).dataset()
     assert keyed.dataset().count_rows() == 1
     odps.drop_table(keyed.name)

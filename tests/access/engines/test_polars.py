@@ -102,7 +102,7 @@ def test_a_filter_that_polars_hands_on_in_a_form_of_its_own_is_not_guessed(odps,
     from odps_nb.access.engines import polars_frame
 
     monkeypatch.setattr(polars_frame, "read", lambda _: None)
-    with pytest.raises((ArgumentError, pl.exceptions.ComputeError), match="not understood"):
+    with pytest.raises((ArgumentError, pl.exceptions.ComputeError), match="cannot be parsed"):
         odps.table("orders").scan_polars().filter(DAY).collect()
 
 

@@ -44,7 +44,11 @@ def test_a_path_may_be_short_where_it_is_clear():
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("pages", "is not one BLOB"), ("id", "is not a BLOB"), ("phot", "is not a BLOB")],
+    [
+        ("pages", "does not identify a single BLOB"),
+        ("id", "is not a BLOB"),
+        ("phot", "is not a BLOB"),
+    ],
 )
 def test_a_path_that_names_no_blob_lists_those_that_are_there(text, said):
     with pytest.raises(NotFoundError, match=said) as caught:
@@ -100,11 +104,11 @@ def test_missing_cells_are_nulls_however_pandas_spells_them():
 @pytest.mark.parametrize(
     ("text", "value", "said"),
     [
-        ("blob", "a.png", "a blob needs bytes or a Path, not a string"),
+        ("blob", "a.png", "a blob must be bytes or a Path, not a string"),
         ("blob", 5, "a int cannot be the content"),
         ("blob", Path("/no/such/file"), "the file does not exist"),
-        ("blob", io.StringIO("x"), "open as text"),
-        ("array<blob>", [b"x", "y"], "a blob needs bytes or a Path, not a string"),
+        ("blob", io.StringIO("x"), "is in text mode"),
+        ("array<blob>", [b"x", "y"], "a blob must be bytes or a Path, not a string"),
         ("array<blob>", 5, "is not of type array<blob>"),
         ("struct<b:blob>", [1], "is not of type struct<b:blob>"),
         ("blob", NewBlob(Path("/no/such/file")), "the file does not exist"),
@@ -125,7 +129,7 @@ def test_the_hint_says_how_to_pass_a_file_a_text_or_a_blob():
 
 
 def test_a_required_cell_may_not_be_missing():
-    with pytest.raises(ConversionError, match="required cell is missing"):
+    with pytest.raises(ConversionError, match="required value is missing"):
         check_cells([b"x", None], column("blob", nullable=False))
 
 
@@ -177,5 +181,5 @@ def test_content_gets_name_type_and_size_from_where_they_are(tmp_path):
 
 
 def test_text_is_no_new_blob():
-    with pytest.raises(ConversionError, match="a blob needs bytes or a Path, not a string"):
+    with pytest.raises(ConversionError, match="a blob must be bytes or a Path, not a string"):
         NewBlob("a.png")

@@ -187,13 +187,18 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     abort_write(odps._storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
     receipt = other.table(name).write_files(folder, resume=True, progress=events)
     assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
-    assert any("was aborted, all is sent again" in line for line in events.end.events)
+    assert any(
+        "earlier session was aborted; sending all files again" in line for line in events.end.events
+    )
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
     lines = journal.read_text().splitlines()
     journal.write_text(lines[0].replace(json.loads(lines[0])["session"], "nosuchsession") + "\n")
     other.table(name).write_files(folder, resume=True, progress=events, overwrite=False)
-    assert any("is gone, all is sent again" in line for line in events.end.events)
+    assert any(
+        "earlier session was not found; sending all files again" in line
+        for line in events.end.events
+    )
     assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
 
 

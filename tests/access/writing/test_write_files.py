@@ -128,7 +128,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     )
     (folder / "link.txt").unlink()
     (folder / "a" / "up").symlink_to(folder)
-    with pytest.raises(ConfigError, match="leads back"):
+    with pytest.raises(ConfigError, match="link to one of its parent"):
         odps.table(name).write_files(folder, follow_links=True)
     (folder / "a" / "up").unlink()
     (folder / "broken").symlink_to(tmp_path / "nowhere")
@@ -144,7 +144,7 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
         odps.table(name).write_files(folder)
     with pytest.raises(ConfigError, match="not a folder"):
         odps.table(name).write_files(folder / "b.txt")
-    with pytest.raises(ArgumentError, match=r"named like \*\.mp3"):
+    with pytest.raises(ArgumentError, match=r"matches \*\.mp3"):
         odps.table(name).write_files(folder, pattern="*.mp3")
     assert not odps.table(name).exists()
 
@@ -175,7 +175,7 @@ def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
     with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
             other.table(name).write_files(folder, pattern="b.txt", progress=totals)
-        assert any("dropped again" in note for note in changed.value.notes)
+        assert any("was dropped" in note for note in changed.value.notes)
         assert not other.table(name).exists()
     assert totals.end is not None
     assert (totals.end.rows_total, totals.end.phase.value) == (1, "failed")
