@@ -97,7 +97,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Change the choice; calls ``told`` at intervals with the numbers of read and of all blobs."""
+        """Change the choice; calls ``told`` at intervals with the blobs read and the total."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)

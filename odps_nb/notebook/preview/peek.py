@@ -77,7 +77,7 @@ def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Ex
 
 
 def glance(blob: BlobLike) -> tuple[Format, str]:
-    """Return the format of a blob and the beginning of a text (else ``""``); reads the head only."""
+    """Return the format of a blob and, if it is text, its beginning; reads only its head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
     text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
