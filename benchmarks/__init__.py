@@ -1,1 +1,1 @@
-"""Benchmarks beside the peers, in the same run: ``python -m benchmarks`` runs them all."""
+"""Benchmarks that run odps_nb and its peers in the same run: ``python -m benchmarks``."""

@@ -1,9 +1,9 @@
-"""Run every ``bench_*`` module of this directory, each in a process of its own.
+"""Run every ``bench_*`` module of this directory, each in a separate process.
 
 ``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
-``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` says what became
-slower between two such files by more than their noise, and runs nothing. ``--readme FILE`` prints
-the speed table of the README from such a file, and runs nothing.
+``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` reports what
+became slower between two such files by more than their noise, without running benchmarks.
+``--readme FILE`` prints the speed table of the README from such a file, without running benchmarks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORSE = ("slower", "worse", "missed")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Do it; the exit status is 1 when a benchmark failed, or something became worse."""
+    """Run the command; the exit status is 1 if a benchmark failed or a result became worse."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="which; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(names: list[str]) -> int:
-    """Run the benchmarks; 1 when one of them failed."""
+    """Run the benchmarks; return 1 if one of them failed."""
     found = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
     failed = 0
     for name in [f"bench_{name}" for name in names] or found:
@@ -58,7 +58,7 @@ def run(names: list[str]) -> int:
 
 
 def compare(old: Path, new: Path) -> int:
-    """Print what changed; 1 when anything became worse."""
+    """Print the changes; return 1 if a result became worse."""
     documents = [json.loads(path.read_text()) for path in (old, new)]
     for path, document in zip((old, new), documents, strict=True):
         where = f"odps_nb {document['odps_nb']}, {document['system']}, load {document['load'][0]}"

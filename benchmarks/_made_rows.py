@@ -1,8 +1,9 @@
-"""A service with one table of any size, whose rows are made while they are sent.
+"""A service with one table of any size, whose rows are generated while they are sent.
 
-A peer for benchmarks of memory, in a process of its own: it holds one batch, however large the
-table is. It checks no signature. The column ``id`` counts the rows, so that a lost, doubled or
-moved row is seen; the other columns repeat every `BATCH_ROWS`. Started by `running`.
+It is used by memory benchmarks and runs in a separate process. It holds one batch in memory,
+however large the table is, and checks no signature. The column ``id`` counts the rows, so that a
+lost, duplicated or moved row is detected; the other columns repeat every `BATCH_ROWS`. `running`
+starts it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SCHEMA = TableSchema(
 
 def _template() -> pa.RecordBatch:
     chance = np.random.default_rng(1)
-    ids = chance.integers(0, 2**62, BATCH_ROWS)  # random, so that their place can be found
+    ids = chance.integers(0, 2**62, BATCH_ROWS)  # random, so that their position can be found
     columns = {
         "id": pa.array(ids),
         "amount": pa.array(chance.random(BATCH_ROWS)),
@@ -59,7 +60,7 @@ ROW_BYTES = TEMPLATE.nbytes / BATCH_ROWS
 
 
 class Maker:
-    """Makes the messages of a stretch of rows, one at a time."""
+    """Generates the messages of a range of rows, one at a time."""
 
     def __init__(self) -> None:
         self._whole = bytearray(TEMPLATE.serialize())
@@ -84,7 +85,7 @@ class Maker:
 
 @contextlib.contextmanager
 def running(rows: int) -> Iterator[str]:
-    """Serve a table of so many rows; gives the address."""
+    """Serve a table with a number of rows; yield the address."""
     command = [sys.executable, "-m", "benchmarks._made_rows", str(rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -99,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
     rows: int
 
     def do_GET(self) -> None:
-        if "/tenants" in self.path:  # pyodps asks for it first
+        if "/tenants" in self.path:  # the first request of pyodps
             self._answer(*TenantInfo().encode())
             return
         if "/tunnel" in self.path:
@@ -162,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -172,7 +173,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def main() -> None:
-    """Serve until the parent ends it."""
+    """Serve until the parent ends the process."""
     _Handler.rows = int(sys.argv[1])
     server = _Server(("127.0.0.1", 0), _Handler)
     print(server.server_address[1], flush=True)

@@ -1,7 +1,7 @@
-"""The stream classes of pyodps before `odps.maxstorage`: last shipped with pyodps 0.13.1.
+"""The stream classes of pyodps before `odps.maxstorage`, last shipped with pyodps 0.13.1.
 
-Loaded from where ``tools/older_pyodps.py`` installs it, under a package name of its own, beside
-the pyodps that is installed, so that both are measured in the same run.
+They are loaded from the folder of ``tools/older_pyodps.py`` under a separate package name, in
+addition to the installed pyodps, so that both are measured in the same run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALIAS = "pyodps_older"
 
 
 def load() -> ModuleType | None:
-    """Return its stream module, or ``None`` where it cannot be had."""
+    """Return its stream module, or ``None`` if it cannot be installed."""
     try:
         package = older_pyodps.ensure() / "odps" / "__init__.py"
     except RuntimeError as error:

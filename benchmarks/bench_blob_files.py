@@ -1,7 +1,7 @@
-"""Blobs as files: opened again, and their first bytes, beside pyodps, which has no cache.
+"""Blobs as files: reopening and reading the first bytes, compared with pyodps, which has no cache.
 
-``python -m benchmarks.bench_blob_files``. Over loopback, so that a request costs next to nothing:
-over a real line the ratio of what is in the cache is larger.
+``python -m benchmarks.bench_blob_files``. It runs over loopback, where a request costs almost
+nothing; over a real network the advantage of the cache is larger.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ HEAD = 64 * 1024
 
 
 def pyodps_manager(connection: odps_nb.Connection, table: str) -> Any:
-    """Return what reads blobs with pyodps."""
+    """Return the blob manager of pyodps."""
     profile = connection.profile
     entry = ODPS(profile.access_id, profile.access_key, profile.project, profile.endpoint)
     return MaxStorageClient(odps=entry).open_blob_manager(table)
 
 
 def bench(connection: odps_nb.Connection, rounds: int) -> None:
-    """Compare whole reads and heads of blobs of some sizes."""
+    """Compare whole reads and reads of the first bytes for several blob sizes."""
     table = connection.create_table("bench_files", "id bigint, content blob")
     data = [os.urandom(size) for size in SIZES]
     table.write(pd.DataFrame({"id": range(len(data)), "content": data}), progress=False)

@@ -1,8 +1,9 @@
-"""One SQL query of DuckDB over a table: what each way of handing the table over costs.
+"""One SQL query of DuckDB over a table: the cost of each way to pass the table.
 
-The query of the README's push-down: two data columns, one partition of eight. ``dataset()``
-moves what the query needs; a `Scan` moves the table; the peer, pyodps' `maxstorage`, moves the
-columns and the partition that its user names, one split after the other.
+The query is the push-down example of the README: two data columns, one partition of eight.
+``dataset()`` transfers only the data that the query needs; a `Scan` transfers the whole table; the
+peer, pyodps' `maxstorage`, transfers the columns and the partition that its user names, one split
+after the other.
 """
 
 from __future__ import annotations

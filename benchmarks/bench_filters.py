@@ -1,9 +1,9 @@
-"""What it costs to look at every row again: filtered reads beside the same reads as they come.
+"""The cost of filtering every row in the client, compared with unfiltered reads.
 
-The service leaves out whole blocks by a condition, so `Table.read` applies it to what arrives.
-Both sides open the same session, whose condition leaves out no block here, and read the same
-bytes; one of them takes the rows as the service sends them. The peer reads them with the same
-predicate and filters in Arrow, as its users have to.
+The service only skips whole blocks of rows, so `Table.read` filters the rows that arrive. Both
+sides open the same session, whose condition skips no block here, and read the same bytes; one side
+does not filter the rows. The peer reads them with the same predicate and filters in Arrow, as its
+users have to.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def column_of_paths(connection: Connection, files: Files) -> None:
 
 
 def folder(connection: Connection, files: Files) -> None:
-    """Write the folder, with the type of each file told from its bytes."""
+    """Write the folder, with the type of each file detected from its bytes."""
     connection.table(TABLE).write_files(files[0].parent, progress=False)
 
 
@@ -118,7 +118,7 @@ WAYS: dict[str, Callable[[Connection, Files], None]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """What one write took: seconds, processor seconds here and there, bytes above idle."""
+    """The cost of one write: seconds, processor seconds of client and service, bytes above idle."""
 
     seconds: float
     here: float
@@ -168,7 +168,7 @@ def _processor(process: psutil.Process) -> float:
 
 
 def _check(name: str, connection: Connection, files: Files) -> None:
-    """Leave unless the table holds the files and nothing else."""
+    """Stop unless the table contains exactly the files."""
     wanted = sorted(_checksum(file.open("rb")) for file in files)
     blobs = connection.table(TABLE).blobs("content", progress=False)
     if wanted != sorted(_checksum(blob.open()) for blob in blobs):
@@ -221,7 +221,7 @@ def _make(folder: Path, count: int, size: int) -> Files:
 
 
 def main() -> int:
-    """Run it; the exit status is 0 unless the data differ."""
+    """Run the benchmark; the exit status is 0 unless the data differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")

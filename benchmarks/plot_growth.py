@@ -1,4 +1,4 @@
-"""Time against size over three decades, drawn into ``docs/results/growth.png``.
+"""Plot time against size over three decades into ``docs/results/growth.png``.
 
 ``python -m benchmarks.plot_growth``. A line of slope 1 in these logarithmic panels is linear
 growth. Processor time, the best of several runs: what is drawn is growth, not noise.
@@ -41,7 +41,7 @@ class Line:
 
     @property
     def slope(self) -> float:
-        """How time grows, by least squares without the smallest sizes: 1 linear, 2 quadratic.
+        """Return the growth by least squares without the smallest sizes: 1 linear, 2 quadratic.
 
         Memory of 32 MiB and more comes fresh from the kernel, page by page: a step in every line
         that materialises a blob, whoever draws it.
@@ -54,7 +54,7 @@ class Line:
 
 
 def best(work: Callable[[], object], rounds: int = 5) -> float:
-    """Return the least processor time that the work takes."""
+    """Return the minimum processor time of the work."""
     times, repeats = [], 1
     for turn in range(rounds + 1):
         gc.collect()
@@ -64,7 +64,7 @@ def best(work: Callable[[], object], rounds: int = 5) -> float:
         spent = (process_time() - start) / repeats
         if turn:
             times.append(spent)
-        else:  # a first look, which also warms up
+        else:  # a first run, which also warms up
             repeats = max(1, round(0.02 / spent))
     return min(times)
 
@@ -77,7 +77,7 @@ def line(name: str, sizes: list[int], make: Callable[[int], Callable[[], object]
 
 
 def one_blob(kind: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
-    """Return what materialises the first of two framed blobs of a size."""
+    """Return a function that materialises the first of two framed blobs of a size."""
 
     def make(size: int) -> Callable[[], object]:
         blob = random.Random(1).randbytes(size)
@@ -88,7 +88,7 @@ def one_blob(kind: Callable[..., object]) -> Callable[[int], Callable[[], object
 
 
 def many_blobs(kind: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
-    """Return what reads a number of framed blobs of 512 bytes."""
+    """Return a function that reads a number of framed blobs of 512 bytes."""
 
     def make(count: int) -> Callable[[], object]:
         frame = encode_frame(bytes(512), FrameHeader(content_type="image/png"))
@@ -142,7 +142,7 @@ def draw(panels: list[tuple[str, str, list[Line]]]) -> None:
 
 
 def main() -> int:
-    """Measure, draw, and fail when one of our lines is not linear."""
+    """Measure and draw; fail if one of our lines is not linear."""
     panels = measure()
     draw(panels)
     print(f"{PICTURE} drawn")

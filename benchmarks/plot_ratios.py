@@ -26,7 +26,7 @@ COLOURS = ("#0b6e4f", "#c8553d", "#8d99ae", "#e09f3e", "#5f4b8b")
 
 @dataclass(frozen=True)
 class Row:
-    """One work beside one peer; for each run that measured it (place, low, median, high)."""
+    """One job compared with one peer; (position, low, median, high) for each run."""
 
     bench: str
     name: str
@@ -34,7 +34,7 @@ class Row:
 
 
 def rows(documents: Sequence[dict[str, Any]]) -> list[Row]:
-    """Return the rows of all runs, those of one benchmark together, in the order of the first."""
+    """Return the rows of all runs, grouped by benchmark, in the order of the first run."""
     found: dict[tuple[str, str], list[tuple[int, float, float, float]]] = {}
     for place, document in enumerate(documents):
         for one in document["found"]:
@@ -51,7 +51,7 @@ def rows(documents: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def draw(runs: Sequence[Row], releases: Sequence[str], picture: Path) -> None:
-    """Draw the rows from top to bottom, a colour for each release."""
+    """Draw the rows from top to bottom, with one colour per release."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(12, 1.2 + 0.24 * len(runs)), constrained_layout=True)

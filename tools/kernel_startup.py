@@ -1,12 +1,10 @@
-"""What kernels of our tests and demos run first: a mend for ipykernel 7.0 to 7.3.
+"""Startup code of the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
 
-They send the replies of the shell channel past the stream that reads requests from the same
-socket. A request that arrives just then is read with the next one at the earliest: the kernel is
-idle, and a cell or a click waits for good (github.com/ipython/ipykernel/issues/1554). 7.4.0 sends
-them through the stream, as done here, but answers widgets in the wrong place
-(`pyproject.toml` leaves it out).
-
-It stands in ``profile_default/startup`` of their ``IPYTHONDIR``.
+These versions send replies of the shell channel directly to the socket, bypassing the stream that
+reads requests from it. A request that arrives at that moment is read only with the next one, so a
+cell or a click can wait forever (github.com/ipython/ipykernel/issues/1554). 7.4.0 sends replies
+through the stream, as this code does, but replies to widgets in the wrong place (`pyproject.toml`
+excludes it). This file is copied into ``profile_default/startup`` of ``IPYTHONDIR``.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ def mend(kernel: Any) -> None:
         stream.send_multipart(message)
         stream.flush()
 
-    manager._send_on_shell_channel = send  # for subshells to come
+    manager._send_on_shell_channel = send  # for later subshells
     loop.add_callback(lambda: manager._main_to_shell_channel.on_recv(loop, send))
 
 

@@ -1,12 +1,13 @@
-"""Run every tutorial as on Binder, and say how long each took and how much memory at its peak.
+"""Run every tutorial as on Binder, and print the time and the peak memory of each.
 
-An environment is made from ``binder/requirements.txt`` alone, out of a copy of the checkout, with
-an empty home; ``binder/postBuild`` and ``binder/start`` do there what they do in the image. Beside
-each notebook a JupyterLab runs, as for a visitor. Memory is that of all processes which ``start``
-leaves and makes, but for the one that runs the cells in the browser's place. Shared pages count
-once (PSS); those of files are told apart, since the system takes them back when it is short. A
-notebook that needs more than the limit is ended and told. Address space is not limited: a JVM
-reserves far more of it than it uses.
+The environment is created from ``binder/requirements.txt`` only, from a copy of the checkout, with
+an empty home; ``binder/postBuild`` and ``binder/start`` run as in the image. A JupyterLab runs
+next to each notebook, as for a visitor.
+
+Memory is measured for all processes that ``start`` creates, except the one that runs the cells
+instead of a browser. Shared pages are counted once (PSS); file pages are reported separately,
+since the system can reclaim them. A notebook that exceeds the limit is stopped and reported.
+Address space is not limited, because a JVM reserves far more of it than it uses.
 
     python tools/on_binder.py [--limit MIB] [NOTEBOOK …]
 """
@@ -31,7 +32,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 MIB = 2**20
-LIMIT = 2048  # MiB, what mybinder.org gives at most
+LIMIT = 2048  # MiB, the maximum on mybinder.org
 
 VISIT = """
 import secrets, subprocess, sys
@@ -53,7 +54,7 @@ finally:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """What running one notebook came to; ``own``: the peak without pages of files. In bytes."""
+    """The result of running one notebook, in bytes; ``own``: the peak without file pages."""
 
     name: str
     seconds: float
@@ -68,7 +69,7 @@ class Visit:
 
 
 class Watch(threading.Thread):
-    """Adds up the memory of all processes below one; ends them beyond a limit, in bytes."""
+    """Measures the memory of all descendants of a process; ends them above a limit in bytes."""
 
     def __init__(self, pid: int, limit: int) -> None:
         super().__init__(name="watch", daemon=True)
@@ -102,7 +103,7 @@ class Watch(threading.Thread):
 
 
 def _memory(pid: int) -> Counter[str]:
-    """Return what the system says of the memory of a process, in bytes; nothing of an ended one."""
+    """Return the memory figures of a process in bytes, or nothing if it has ended."""
     found: Counter[str] = Counter()
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -114,7 +115,7 @@ def _memory(pid: int) -> Counter[str]:
 
 
 def end(process: psutil.Process) -> None:
-    """End a process and all below it."""
+    """End a process and all its descendants."""
     with suppress(psutil.Error):
         below = [process, *process.children(recursive=True)]
         for sent in (signal.SIGTERM, signal.SIGKILL):
@@ -125,7 +126,7 @@ def end(process: psutil.Process) -> None:
 
 
 def tracked(target: Path) -> Path:
-    """Copy the files of the checkout."""
+    """Copy the tracked files of the checkout."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in names.split("\0"):
@@ -136,7 +137,7 @@ def tracked(target: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Make the environment of the image below a folder; return its variables."""
+    """Create the environment of the image in a folder; return its variables."""
     for name in ("home", "tmp"):
         (folder / name).mkdir()
     kept = {
@@ -161,7 +162,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -> Visit:
-    """Run a notebook below ``binder/start``; everything that it started has ended then."""
+    """Run a notebook under ``binder/start``, and end everything that it has started."""
     began = time.monotonic()
     log = folder / f"{notebook.stem}.log"
     with log.open("wb") as said:
@@ -175,7 +176,7 @@ def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -
         )
         watch = Watch(started.pid, limit)
         watch.start()
-        # the service stays a child of what `start` became, and must be found before that has ended
+        # the service is a child of the process of `start`, and must be found before that ends
         below = _below_until_the_end(started, watch)
         watch.done.set()
         watch.join()

@@ -1,7 +1,7 @@
-"""Make the working place: ``.venv`` with the project, Java for Spark, Chromium for the browser.
+"""Set up the checkout: ``.venv`` with the project, Java for Spark, Chromium for browser tests.
 
-Run by the Makefile with whatever ``python3`` the machine has, so it uses the standard library
-only. Quick when nothing has changed: a stamp in ``.venv`` remembers what was installed.
+The Makefile runs it with the machine's ``python3``, so it uses only the standard library. It is
+fast if nothing has changed: a stamp file in ``.venv`` records the installation.
 
     python3 tools/setup.py EXTRA [--java] [--chromium]
 """
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-# An extra that contains another: installing the larger one satisfies the smaller.
+# Extras that contain others: installing the larger one includes the smaller one.
 CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",), "docs": ("docs", "lab")}
 
 
@@ -41,7 +41,7 @@ def fingerprint() -> str:
 
 
 def ensure_venv(extra: str) -> None:
-    """Create ``.venv`` and install the project with ``extra``, unless that was done already."""
+    """Create ``.venv`` and install the project with ``extra``, unless it is installed already."""
     wanted = fingerprint()
     if any(is_stamped(name, wanted) for name, parts in CONTAINS.items() if extra in parts):
         return
@@ -67,7 +67,7 @@ def ensure_venv(extra: str) -> None:
 
 
 def link_labextension() -> None:
-    """Let JupyterLab in ``.venv`` load this checkout's extension; ``pip -e`` leaves it out."""
+    """Link this checkout's extension into ``.venv`` for JupyterLab; ``pip -e`` omits it."""
     place = VENV / "share" / "jupyter" / "labextensions" / "odps-nb"
     target = ROOT / "labextensions" / "odps-nb"
     if place.is_symlink() or not place.exists():
@@ -106,7 +106,7 @@ def java_version(java: Path) -> int:
 
 
 def find_java() -> Path | None:
-    """A Java of version 17 or newer: JAVA_HOME, then PATH, then where Debian puts them."""
+    """Find Java 17 or newer in JAVA_HOME, PATH, or Debian's folders."""
     places = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     places += [Path(on_path)] if on_path else []
@@ -115,7 +115,7 @@ def find_java() -> Path | None:
 
 
 def apt_install(*packages: str) -> bool:
-    """Install Debian packages if this user may; say in one line what happens."""
+    """Install Debian packages if this user may; print one line about it."""
     if not shutil.which("apt-get"):
         return False
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
