@@ -108,7 +108,7 @@ class Explorer(LiveView):
         self._static = (page, note)
         self._show_static(shown_bundle(shown))
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))

@@ -76,7 +76,7 @@ class Gallery(LiveView):
 
     _script = Path(__file__).with_name("gallery.js")
     _lane = "choose"
-    _cancelled: ClassVar = {"save": "cancelled; complete files stay"}
+    _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Gallery(LiveView):
         text = "\n".join([repr(self), *explain(error)])
         return bundle(element("pre", visible(text)), text)
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send_gallery(fresh=False)

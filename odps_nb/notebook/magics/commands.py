@@ -130,7 +130,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
     "-c",
     "--column",
     metavar="COLUMN",
-    help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
+    help="The BLOB column, or a path such as pages.element.image; required if there are several.",
 )
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
 @PARTITIONS

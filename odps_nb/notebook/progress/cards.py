@@ -224,7 +224,7 @@ class CancelButton:
             return
         self._widget = widgets.Button(description="Cancel", tooltip="cancel this operation")
         self._widget.on_click(self._clicked)
-        # no text fallback: a notebook reopened without its kernel shows no dead button
+        # without text, nothing is shown when the notebook is reopened without its kernel
         shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
         output.show(shown, display_id=self._display_id)
 

@@ -206,7 +206,7 @@ class Uploader(LiveView):
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
         super()._send({"run": self._number, **message}, *buffers)
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         said = "" if self.receipt is None else _said(self.receipt)

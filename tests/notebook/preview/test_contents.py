@@ -133,11 +133,11 @@ def test_a_rar_that_is_cut_shows_the_first_names():
 
 def test_a_rar_without_the_beginning_of_a_file_is_a_part():
     made = drawn(rar(()))
-    assert made.notes == ("no file begins in it: it is a part of an archive",)
+    assert made.notes == ("no file begins in this part of the archive",)
 
 
 def test_names_of_a_rar_can_be_locked():
-    assert drawn(rar(locked=True)).notes == ("locked with a password",)
+    assert drawn(rar(locked=True)).notes == ("password-protected",)
 
 
 # -- named, with nothing of the inside ------------------------------------------------------------

@@ -82,7 +82,7 @@ def _recognise(head: Head) -> Format | None:
         if data.startswith(b"fLaC", begins):
             return _FLAC
         return _AAC if _aac_frame(data, begins) else _MP3
-    # without a tag, require two consecutive frames: the mark of one is only 11 bits
+    # without a tag, require two consecutive frames: one sync word has only 11 bits
     for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame), (_AC3, _ac3_frame)):
         length = frame(data, 0)
         if length and frame(data, length):

@@ -102,7 +102,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         facts = parse("picture", excerpt.data, size, mime=format.mime, whole=False).texts("facts")
     note = f"pictures above {format_bytes(_ALONE)} are not drawn"
     if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
-        read = f"tiles read {format_bytes(_LIMIT)}, a large preview {format_bytes(_ALONE)}"
+        read = f"the limit is {format_bytes(_LIMIT)}, or {format_bytes(_ALONE)} when alone"
         note = f"open it alone to see it: {read}"
     return placeholder("large picture", size, facts=facts, note=note)
 

@@ -84,7 +84,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     return Drawing(
         html=join((window, below)),
         facts=("drawn in a sandbox",),
-        note="without its styles, which load files" if dropped else "",
+        note="its styles are omitted because they load files" if dropped else "",
     )
 
 

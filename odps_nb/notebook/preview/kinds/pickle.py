@@ -54,9 +54,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     more = parsed.number("more")
     note = "" if excerpt.whole and not more else "the first part"
     if risky:
-        note = (
-            f"{count_of(len(risky), 'name')} that can use the system{'; ' + note if note else ''}"
-        )
+        note = f"{count_of(len(risky), 'name')} with system access{'; ' + note if note else ''}"
     return Drawing(html=box, facts=facts, note=note)
 
 
