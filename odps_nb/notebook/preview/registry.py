@@ -123,9 +123,9 @@ def differs(declared: str | None, format: Format) -> bool:
 
     It does if the declared format has identifying bytes that are missing (``image/png`` for HTML),
     if it declares text for bytes that are not text, if it hides a page that browsers execute, or if
-    it is unknown here and of another family (``image/…``) than the detected format. Parameters (``;
-    charset=…``), case, aliases and generic labels are no contradiction, nor are other text types or
-    the container of a format (``.docx`` and ZIP).
+    it is unknown here and of another family (``image/…``) than the detected format. Parameters
+    (``; charset=…``), case, aliases and generic labels are no contradiction, nor are other text
+    types or the container of a format (``.docx`` and ZIP).
     """
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:
