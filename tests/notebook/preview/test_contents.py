@@ -111,7 +111,7 @@ def test_every_cut_of_a_netcdf_3_header_is_told():
 
 def test_netcdf_3_that_promises_too_much_is_refused():
     many = b"CDF\1" + struct.pack(">III", 1, 10, 0xFFFFFFF0)
-    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is none of netCDF",)
+    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is not valid netCDF",)
 
 
 def test_a_shape_that_repeats_a_long_name_takes_no_memory():

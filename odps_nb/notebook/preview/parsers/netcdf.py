@@ -68,7 +68,7 @@ class _Header:
         name = self._text()
         places = [self._number() for _ in range(self._bounded())]
         if any(place >= dimensions for place in places):
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         about = self._attributes()
         kind = np.dtype(_TYPES[self._number(4)])
         self._number(), self._number(self._offset)  # size and offset of the values
@@ -92,13 +92,13 @@ class _Header:
         """Return the number of entries of a tagged list; an absent list is encoded as ``0 0``."""
         stated, count = self._number(4), self._bounded()
         if stated != tag and (stated or count):
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         return count
 
     def _bounded(self) -> int:
         count = self._number()
         if count > _MANY:
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         return count
 
     def _text(self) -> str:
