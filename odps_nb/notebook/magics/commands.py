@@ -89,7 +89,7 @@ def _answer(connection: Connection) -> str:
 
     check = ask_once(connection.profile)
     if check.ok:
-        return "the service answers"
+        return "the service responds"
     return f"not usable yet: {check.found}; {check.to_do}".rstrip("; ")
 
 

@@ -41,7 +41,7 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
     (note,) = ip.user_ns["shown"]
     where = f"project {service.project} at {service.endpoint}"
-    assert note["text/plain"] == f"{where} · the service answers"
+    assert note["text/plain"] == f"{where} · the service responds"
     assert "orders" in ip.user_ns["mine"].tables()
     ip.user_ns["mine"].close()
 
