@@ -177,9 +177,9 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and read the result over the Storage API.
 
-    On one line, with the options first: %odps sql -o df select count(*) from orders. :name inserts
-    the value of that Python variable, quoted safely; {name} inserts the table or column name that
-    the variable holds.
+    On one line, with the options first: %odps sql -o df select count(*) from orders
+    :name inserts the value of that Python variable, quoted safely; {name} inserts the table or
+    column name that the variable holds.
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
