@@ -62,7 +62,7 @@ class OdpsMagics(Magics):
     """Settings of odps_nb in this notebook."""
 
     result_type = Enum(
-        RESULT_TYPES, default_value="pandas", help="What a read or query returns without -t."
+        RESULT_TYPES, default_value="pandas", help="Result type of a read or query without -t."
     ).tag(config=True)
     limit = Integer(
         None,
