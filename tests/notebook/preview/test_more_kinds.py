@@ -35,7 +35,7 @@ SAYS = {
         "pickle · protocol 5 · never loaded here",
         "posix.system · can access the system",
     ),
-    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can reach the"),
+    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can access the"),
     "book.xlsx": ("Excel · 2 sheets · 3 rows × 2 columns", "Prices <b> of Prices <b>, Empty"),
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
     "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
