@@ -32,7 +32,7 @@ _OURS: Final = {
 _SAID: Final = (
     (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
     # of PDFium, and of zipfile
-    (re.compile(r".*Incorrect password|.*password required"), "it is locked with a password"),
+    (re.compile(r".*Incorrect password|.*password required"), "it is password-protected"),
     (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # of PDFium
     (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),

@@ -18,7 +18,7 @@ def test_magics_of_the_readme_work_as_shown(repo: Path, place: Path) -> None:
     with shell() as run:
         try:
             shown = run(explorer, names)
-            assert "the service answers" in shown
+            assert "the service responds" in shown
             assert "2,048,000 rows" in shown
             assert "first 24 of 47 blobs" in run(gallery, names)
             run(read, names)

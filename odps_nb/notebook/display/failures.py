@@ -1,7 +1,7 @@
-"""Shows an error of odps_nb in a cell as three lines instead of a traceback.
+"""Shows an odps_nb error in a cell as three lines instead of a traceback.
 
-IPython's custom exception hook gives the lines an ordinary ``error`` output: the cell counts as
-failed for every tool, "run all" stops, and each front end escapes the text.
+IPython's custom exception hook turns the lines into an ordinary ``error`` output, so that every
+tool sees a failed cell, "run all" stops, and each front end escapes the text.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from odps_nb.terms import shorten
 
 MAX_LINE = 600
 
-# No colour: front ends put errors on red of their own, and red on red is not read.
+# No colours: some front ends show errors on a red background.
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """Return what failed, where, and what to do: each a line of printable text of bounded length.
+    """Return three lines of printable text of bounded length: what failed, where, and what to do.
 
-    `explain` has escaped what could move a terminal's cursor or hide text; other characters that
-    cannot be printed become blanks.
+    `explain` has already escaped characters that move the cursor or hide text; other unprintable
+    characters become spaces.
     """
     plain = ("".join(c if c.isprintable() else " " for c in line) for line in explain(error))
     return [shorten(" ".join(line.split()), MAX_LINE) for line in plain]
 
 
 class FailureHook:
-    """An IPython error hook that shows `error_lines` in place of tracebacks of our errors.
+    """An IPython error hook that shows `error_lines` instead of tracebacks for odps_nb errors.
 
-    ``wants_traceback`` is asked at each error; ``True`` shows IPython's own traceback.
+    ``wants_traceback`` is called for each error; ``True`` shows IPython's own traceback.
     """
 
     def __init__(self, shell: Any, *, wants_traceback: Callable[[], bool]) -> None:
@@ -43,7 +43,7 @@ class FailureHook:
         self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
-        """Install the hook for our errors; another hook keeps the errors that it handles."""
+        """Install the hook for odps_nb errors; an existing hook keeps handling its own errors."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)
@@ -51,7 +51,7 @@ class FailureHook:
         self._installed = shell.CustomTB
 
     def remove(self) -> None:
-        """Restore the hook that was there before, unless another one was installed since."""
+        """Restore the previous hook, unless another one has been installed since."""
         if self._before is None:
             return
         if self._shell.CustomTB is self._installed:
@@ -59,7 +59,7 @@ class FailureHook:
         self._before = None
 
     def last_traceback(self) -> str | None:
-        """Return the traceback of our last error as text, or ``None`` if there was none."""
+        """Return the traceback of the last odps_nb error as text, or ``None``."""
         return None if self._last is None else "".join(self._last.format())
 
     def _handle(
@@ -70,14 +70,14 @@ class FailureHook:
         trace: TracebackType | None,
         tb_offset: int | None = None,
     ) -> list[str]:
-        if not isinstance(error, OdpsNbError):  # the hook before ours handles it
+        if not isinstance(error, OdpsNbError):  # the previous hook handles it
             assert self._before is not None
             return self._before[1](kind, error, trace, tb_offset=tb_offset) or []
-        # The last error for ``%tb``, ``%debug`` and ``%odps traceback``, as IPython sets it.
+        # Set the last error for ``%tb``, ``%debug`` and ``%odps traceback``, as IPython does.
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
         if sys.version_info >= (3, 12):
             sys.last_exc = error
-        # A summary, not the frames: those would keep alive whatever had been read so far.
+        # Keep a summary, not the frames, which would keep all data read so far alive.
         self._last = traceback.TracebackException(kind, error, trace)
         if self._wants_traceback():
             shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
@@ -86,6 +86,6 @@ class FailureHook:
         head, sign, rest = lines[0].partition(":")
         place = visible(getattr(error, "excerpt", None) or "").splitlines()
         shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *place, *lines[1:]]
-        # The one place where front ends differ (terminal, kernel): both override this method.
+        # Terminal and kernel shells both override this method.
         shell._showtraceback(kind, error, shown)
         return shown

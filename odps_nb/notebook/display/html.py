@@ -1,8 +1,8 @@
-"""Builds HTML that is safe by construction: one escaping function, and elements that use it.
+"""Builds HTML that is safe by construction: all elements use one escaping function.
 
-Inline styles with inherited text colours and half-transparent greys suit light and dark themes,
-survive JupyterLab's sanitizer when a notebook is reopened untrusted (it drops ``var(…)``,
-``aria-…`` and ``tabindex``), and look the same in an export.
+Inline styles with inherited text colours and semi-transparent greys work in light and dark themes
+and in exports. They survive JupyterLab's sanitizer, which drops ``var(…)``, ``aria-…`` and
+``tabindex`` when a notebook is reopened untrusted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
-#: Style of a card that says how an operation goes (by the colour of its edge), and of small print.
+#: Styles of a status card (the colour of its edge shows the state) and of its small print.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
     "padding:6px 12px;max-width:60em;line-height:1.5"
 )
 STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
-# a mid-grey chess board behind transparent pictures: black ink and white ink both show on it
+# a mid-grey checkerboard behind transparent pictures: black and white are both visible on it
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# Marks that belong to right-to-left text; a page keeps each text's direction inside its element.
+# Marks for right-to-left text; the page isolates the direction of the text in each element.
 _MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
@@ -53,12 +53,12 @@ class Html(str):
 
 
 def escape(value: object) -> Html:
-    """Return ``str(value)`` as text for HTML; what hides or reorders text is made visible."""
+    """Escape ``str(value)`` for HTML; characters that hide or reorder text are made visible."""
     return Html(html.escape(visible(value, keep=_MARKS), quote=True))
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text; MathJax is off, which makes links of ``$\href…$``."""
+    r"""Return a MIME bundle of HTML and text, without MathJax (it makes links of ``$\href…$``)."""
     return {
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
@@ -71,10 +71,10 @@ def element(
     attributes: dict[str, str | int | None] | None = None,
     style: str = "",
 ) -> Html:
-    """Return an element; children that are not `Html` are escaped, attribute values always.
+    """Return an element; escapes attribute values, and all children that are not `Html`.
 
-    An attribute of ``None`` is left out. ``style`` is constant: never made of data. Raises
-    ``ValueError`` for a tag or attribute that is not on the lists above: scripts, style sheets,
+    Attributes that are ``None`` are omitted. ``style`` must be constant, never made from data.
+    Raises ``ValueError`` for tags and attributes not on the lists above: scripts, style sheets,
     links, event handlers, sources other than ``data:`` and frames without a sandbox.
     """
     if tag not in _TAGS:
@@ -94,7 +94,7 @@ def element(
 
 
 def join(parts: Iterable[object], separator: str = "") -> Html:
-    """Return the parts joined; those that are not `Html` are escaped."""
+    """Join the parts; escapes those that are not `Html`."""
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
@@ -107,10 +107,10 @@ def figure(
     beside: bool = False,
     fills: bool = False,
 ) -> Html:
-    """Return ``content`` and ``caption`` as a figure that takes the keyboard focus.
+    """Return ``content`` and ``caption`` as a figure that can receive the keyboard focus.
 
-    ``width`` is that of ``content`` in CSS pixels. ``beside``: the caption is at the side, not
-    below. ``fills``: the figure takes the width of its column.
+    ``width`` is the width of ``content`` in CSS pixels. ``beside``: place the caption at the side,
+    not below. ``fills``: use the full width of the column.
     """
     frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
     if beside:
@@ -131,7 +131,7 @@ def figure(
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
-    """Return a box that scrolls when its content is larger, by wheel or by keyboard."""
+    """Return a box that scrolls, by wheel or keyboard, if its content is larger."""
     return element(
         tag,
         *children,
@@ -141,5 +141,5 @@ def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """Return ``data`` as a ``data:`` URL; ``mime`` must be one of ours, never a declared one."""
+    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, never a declared type."""
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""Small tables that commands return: a sequence of tuples in code, an HTML table in a notebook."""
+"""Small tables that commands return: sequences of tuples, displayed as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Rows with headers; ``empty`` is shown in place of a table without rows."""
+    """Rows with headers; ``empty`` is shown if there are no rows."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -54,7 +54,7 @@ class Listing:
         return "\n".join(line for line in (self.caption, *lines, self._rest()) if line)
 
     def html(self) -> str:
-        """Return the table as HTML, escaped, in the colours of the page."""
+        """Return the table as escaped HTML in the colours of the page."""
         caption = f"<div>{escape(self.caption)}</div>" if self.caption else ""
         if not self.rows:
             return f"{caption}<div>{escape(self.empty)}</div>"
@@ -91,7 +91,7 @@ def _table_cell(value: object) -> str:
 
 
 def _aligned(values: Iterable[object]) -> str:
-    """Return the style of numbers and sizes, if all of the values are such."""
+    """Return the right-aligned style if all values are numbers or sizes, otherwise ``""``."""
     if all(_NUMBER.fullmatch(_cell(value)) for value in values):
         return ";text-align:right;font-variant-numeric:tabular-nums"
     return ""

@@ -1,4 +1,4 @@
-"""Displays MIME bundles in the current cell, or in place of earlier ones, and tells its end."""
+"""Displays and replaces MIME bundles in cells, and calls functions at the end of a cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
-    """Display a MIME bundle in the current cell; with an id, `replace` can update it."""
+    """Display a MIME bundle in the current cell; with ``display_id``, `replace` can update it."""
     from IPython.display import display
 
     known = {} if display_id is None else {"display_id": display_id}
@@ -15,7 +15,7 @@ def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
 
 
 def replace(bundle: Mapping[str, str], *, display_id: str) -> None:
-    """Replace what `show` displayed under ``display_id``, in whichever cell it is."""
+    """Replace the output that `show` displayed under ``display_id``, in any cell."""
     from IPython.display import update_display
 
     update_display(  # type: ignore[no-untyped-call]  # IPython's own
@@ -24,9 +24,9 @@ def replace(bundle: Mapping[str, str], *, display_id: str) -> None:
 
 
 def close_widget(widget: Any) -> None:
-    """Take a widget out of the browser and of the kernel's list of widgets.
+    """Remove a widget from the browser and from the kernel's list of widgets.
 
-    Its layout and style are widgets, too, and stay on that list when it is closed alone.
+    Also closes its layout and style, which are widgets and would stay on the list.
     """
     parts = [getattr(widget, name, None) for name in ("layout", "style")]
     for one in (widget, *(part for part in parts if part is not None)):
@@ -34,9 +34,9 @@ def close_widget(widget: Any) -> None:
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function after every cell with its error; return what unregisters it.
+    """Call a function with each cell's error (or ``None``) at its end; return a way to unregister.
 
-    It is called in the cell's own thread while the cell still counts as running, so that what it
+    The call runs in the cell's thread while the cell still counts as running, so that any output it
     displays or replaces is saved with the cell.
     """
     from IPython.core.getipython import get_ipython

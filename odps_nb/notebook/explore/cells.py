@@ -1,4 +1,4 @@
-"""Writes Arrow columns as texts for a grid, which whoever shows them escapes."""
+"""Formats Arrow columns as text for a grid; the text is not escaped."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _SHOWN_BYTES = 32
 
 
 class Cut(str):
-    """A text that is the beginning of a longer one."""
+    """A truncated text."""
 
     __slots__ = ()
 
 
 def kind_of(column: Column) -> str:
-    """Return the name of the kind as which values of the column are compared."""
+    """Return the name of the kind that determines how values of the column are compared."""
     return TYPE_FACTS[column.type.code].kind
 
 
 def is_number(column: Column) -> bool:
-    """Whether the cells of the column are aligned at the right."""
+    """Whether the cells of the column are right-aligned."""
     return kind_of(column) in ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL")
 
 
 def type_label(column: Column, timezone: str | None) -> str:
-    """Return the type of a column as SQL writes it, with the zone in which its times are shown."""
+    """Return the SQL type of a column, with the time zone in which its times are shown."""
     text = format_type(column.type)
     return f"{text}, {timezone or 'UTC'}" if kind_of(column) == "INSTANT" else text
 
 
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
-    """Return a text for each cell, ``None`` for nulls; `Cut` over ``limit`` unless a reference."""
+    """Return the text of each cell, ``None`` for nulls; `Cut` over ``limit`` (not references)."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pt.is_dictionary(array.type):
@@ -66,7 +66,7 @@ def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) ->
 
 
 def nested_text(value: Any, column: Column, *, indent: int | None = None) -> str:
-    """Return a nested value as JSON; BLOBs in it are named, not shown."""
+    """Return a nested value as JSON; BLOBs in it are labelled, not shown."""
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
     return json.dumps(_plain(value), ensure_ascii=False, default=str, indent=indent)
@@ -81,7 +81,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
     for cell in array:
         try:
             value = cell.as_py()
-        except (ValueError, OverflowError):  # a time beyond Python's own
+        except (ValueError, OverflowError):  # a time outside the range of Python's datetime
             found.append(str(cell))
             continue
         found.append(None if value is None else nested_text(value, column))
@@ -89,7 +89,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: pairs of a map as an object, bytes as hexadecimal digits."""
+    """Convert a value for JSON: pairs of a map to an object, bytes to hexadecimal digits."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -119,7 +119,7 @@ def _cast(array: pa.Array) -> list[str | None]:
 
 
 def _same_fraction(texts: list[str | None]) -> list[str | None]:
-    """Give all times the same number of digits, no more than one of them needs."""
+    """Give all times the same number of fractional digits: the smallest that loses nothing."""
     found = [_FRACTION.search(text) for text in texts if text is not None]
     needed = max((len(one[1].rstrip("0")) for one in found if one), default=0)
 

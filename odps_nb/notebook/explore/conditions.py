@@ -1,4 +1,4 @@
-"""Conditions of ``where=`` for what is clicked or typed: a bar, a text to search."""
+"""Builds ``where=`` conditions from a clicked bar or a search text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
-    """Return the condition of the rows that a bar counts."""
+    """Return the condition that selects the rows counted in a bar."""
     name = name_in_sql(column.name)
     if bar.low is None:
         if bar.value is None:
@@ -35,12 +35,12 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
 
 
 def null_condition(column: Column) -> str:
-    """Return the condition of the rows without a value."""
+    """Return the condition that selects the rows where the column is null."""
     return f"{name_in_sql(column.name)} is null"
 
 
 def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition of the rows that have a text in some column, or a number as value."""
+    """Return the condition for rows that contain the text, or a number equal to it."""
     pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
     found = [
         bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")
@@ -62,12 +62,12 @@ def search_condition(columns: Sequence[Column], text: str) -> str:
             if kind_of(column) == "DATE"
         ]
     if not found:
-        raise ArgumentError(f"no column here can have {text!r}")
+        raise ArgumentError(f"no column can contain {text!r}")
     return " or ".join(found)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:
-    """Return the condition that all of them hold, or ``None`` for none."""
+    """Return the conjunction of the conditions, or ``None`` if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " and ".join(f"({one})" for one in conditions)

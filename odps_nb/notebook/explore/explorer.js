@@ -1,4 +1,4 @@
-// The browser's side of an explorer (explorer.py). Pages come as messages; see live/common.js.
+// Browser side of the explorer (explorer.py). Pages arrive as messages; see live/common.js.
 
 const SVG = "http://www.w3.org/2000/svg";
 const FOLD = 80;
@@ -16,9 +16,9 @@ function render({ model, el }) {
   let page = null;
   let profile = null;
   let grid = null;
-  let focus = { row: 0, column: 0 }; // rows: -2 names, -1 profiles, 0… cells
-  let wanted = null; // where the focus goes when the page has come
-  let back = null; // what had the focus before the panel
+  let focus = { row: 0, column: 0 }; // row -2: names, -1: profiles, 0…: cells
+  let wanted = null; // where to set the focus when the page arrives
+  let back = null; // the element focused before the panel opened
   let waiting = [];
   let timer = 0;
 
@@ -28,8 +28,8 @@ function render({ model, el }) {
   const search = h("input", {
     type: "search",
     placeholder: "Search text",
-    "aria-label": "search text in all columns; upper and lower case differ",
-    title: "finds text in any column; upper and lower case differ",
+    "aria-label": "search text in all columns; case-sensitive",
+    title: "finds text in any column; case-sensitive",
     maxlength: 200,
     onkeydown: (event) => {
       if (event.key === "Enter") find();
@@ -80,7 +80,7 @@ function render({ model, el }) {
   );
   el.append(hidesTwin(model), root);
 
-  // -- asking ---------------------------------------------------------------------------------
+  // -- requests -------------------------------------------------------------------------------
 
   function go(start, then = null) {
     wanted = then;
@@ -185,7 +185,7 @@ function render({ model, el }) {
     found.bars.forEach(([label, rows], place) => {
       const bar = document.createElementNS(SVG, "rect");
       const high = rows ? Math.max(1, Math.round((26 * rows) / most)) : 0;
-      const space = document.createElementNS(SVG, "rect"); // the place above it can be clicked, too
+      const space = document.createElementNS(SVG, "rect"); // makes the space above the bar clickable
       for (const [one, y, tall, kind] of [
         [space, 0, 28, "space"],
         [bar, 28 - high, high, "count"],
@@ -265,7 +265,7 @@ function render({ model, el }) {
       if (!folds) return cell;
     }
     cell.classList.add("odps-x-folds");
-    cell.title = "click, or Enter: show all of it";
+    cell.title = "click or press Enter to show the full value";
     cell.addEventListener("click", () => openCell(row, n));
     return cell;
   }

@@ -1,7 +1,7 @@
 """`Explorer`: the widget of ``explore()``, over a `RowView`.
 
-Pages, profiles and pictures go to the browser as messages; the saved notebook has the static view
-alone. Requests of the browser are numbers and texts, never code.
+Pages, profiles and pictures are sent to the browser as messages; the saved notebook contains only
+the static view. Requests from the browser are numbers and texts, never code.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 MAX_SEARCH = 200
-_NAME, _COMMENT, _CONDITION = 200, 500, 300  # characters of a message
+_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of texts in a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
 def explore(
     source: RowForms, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
 ) -> Explorer:
-    """Return a view of the rows of a read or of a result; opens its session."""
+    """Return an explorer for the rows of a read or a SQL result; opens the session."""
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
 class Explorer(LiveView):
-    """Pages, filters, sorts and describes remote rows; displays itself in a notebook.
+    """Pages through, filters, sorts and profiles remote rows; displays itself in a notebook.
 
-    ``view`` has the rows without the widget: pages, conditions, profile.
+    ``view`` gives access to pages, conditions and profile without the widget.
 
     Examples
     --------
@@ -76,12 +76,12 @@ class Explorer(LiveView):
         return self.view.code
 
     def close(self) -> None:
-        """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
+        """Cancel all reads and free memory; the static view stays. Idempotent."""
         super().close()
         self.view.close()
 
     def end(self) -> None:
-        """Stop what it reads; called when the interpreter exits, too."""
+        """Cancel all reads; also called when the interpreter exits."""
         super().end()
         self.view.stop()
         self.view.stop_profile()
@@ -93,8 +93,8 @@ class Explorer(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # another cell may have it
-        if self.view.all_rows is None:  # of a condition, which may find nothing for long
+        self._is_displayed = False  # another cell may display it
+        if self.view.all_rows is None:  # a filtered read, which may take long to find rows
             self._show_page(*first_found(self.view))
         else:
             self._show_page(self.view.page(0))
@@ -108,7 +108,7 @@ class Explorer(LiveView):
         self._static = (page, note)
         self._show_static(shown_bundle(shown))
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))
@@ -129,7 +129,7 @@ class Explorer(LiveView):
         self._send(page_message(self.view, page), page.data)
 
     def _choose(self, choice: Choice) -> None:
-        self.view.stop()  # what is read for the rows before is not wanted any more
+        self.view.stop()  # reads for the previous choice are obsolete
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:
@@ -151,7 +151,7 @@ class Explorer(LiveView):
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
-            raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
         self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
@@ -219,11 +219,11 @@ class Explorer(LiveView):
         self._run(f"blobs {cells[0]}" if cells else "blobs", work)
 
 
-# -- messages to the browser, whose texts are data: it shows them as text ----------------------
+# -- messages to the browser, which shows their strings as plain text --------------------------
 
 
 def table_message(view: RowView) -> dict[str, Any]:
-    """Return title and columns."""
+    """Return the message with the title and the columns."""
     columns = [
         {
             "name": visible(column.name)[:_NAME],
@@ -246,7 +246,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return the message of a page without its cells, which are the buffer."""
+    """Return the message for a page without its cells, which are sent as a buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {
@@ -264,9 +264,9 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
 
 
 def profile_message(view: RowView) -> dict[str, Any]:
-    """Return the profiles of the columns."""
+    """Return the message with the profiles of the columns."""
     profile = view.profile
-    assert profile is not None  # the caller made it
+    assert profile is not None  # made by the caller
     columns = [
         {
             **asdict(replace(one, bars=())),

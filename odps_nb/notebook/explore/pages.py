@@ -1,4 +1,4 @@
-"""Pages of rows, as the bytes of the message that shows them, and a bounded store of them."""
+"""Pages of rows, encoded as messages to the browser, and a bounded cache of them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from odps_nb.schema import Column
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
-"""Bytes that one page may have: longer texts are cut shorter until it fits."""
+"""Maximum bytes of one page; texts are truncated until the page fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
 MOST_MARKS = 512
 MARK_BYTES = 300
 
-REPLACED = "\ufffd stands for bytes that are not UTF-8"
+REPLACED = "\ufffd replaces bytes that are not UTF-8"
 
-_MARKS = "\u061c\u200e\u200f"  # of right-to-left text
+_MARKS = "\u061c\u200e\u200f"  # direction marks of right-to-left text
 Cell = str | None | list[str] | int
 
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: a list per column of texts, nulls, ``[cut text]`` and references of BLOBs."""
+    """Rows as JSON: per column a list of texts, nulls, ``[truncated text]`` and BLOB references."""
 
     start: int
     count: int
@@ -50,7 +50,7 @@ class Page:
 
     @property
     def note(self) -> str:
-        """What has to be known of the page as a whole."""
+        """A remark that applies to the whole page, or ``""``."""
         return REPLACED if "\ufffd".encode() in self.data else ""
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Page:
 
 
 def drawn_page(start: int, batches: Sequence[pa.RecordBatch], columns: Sequence[Column]) -> Page:
-    """Return rows as a page of no more than `PAGE_BYTES`, references of BLOBs apart."""
+    """Return rows as a page of at most `PAGE_BYTES`, not counting BLOB references."""
     count = sum(batch.num_rows for batch in batches)
     data = b""
     for limit in LIMITS:
@@ -86,10 +86,10 @@ def _cell(text: str | None) -> Cell:
 
 
 class _Pager(ABC):
-    """Pages of rows, with a cache of the last used ones, up to ``kept`` bytes."""
+    """Reads pages of rows, and caches the last used ones, up to ``kept`` bytes."""
 
     total: int | None
-    """The number of rows, if it is known."""
+    """The number of rows; ``None`` if unknown."""
 
     def __init__(self, rows: Rows, columns: Sequence[Column], size: int, kept: int) -> None:
         self._rows, self._columns, self._size = rows, tuple(columns), size
@@ -98,11 +98,11 @@ class _Pager(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept."""
+        """Bytes in the cache."""
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at this row, or the last one before it."""
+        """Return the page that begins at this row, or the last page if ``start`` is too high."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
@@ -110,7 +110,7 @@ class _Pager(ABC):
 
     @abstractmethod
     def _found(self, start: int, cancel: CancelToken) -> Page:
-        """Read the page that begins at this row, or the last one before it, and keep it."""
+        """Read and cache the page at this row, or the last page if ``start`` is too high."""
 
     def _keep(self, page: Page) -> Page:
         self._pages[page.start] = page
@@ -119,7 +119,7 @@ class _Pager(ABC):
         return page
 
     def _renewing(self, read: Callable[[], _T]) -> _T:
-        """Call ``read``, again over a new session if the present one has expired."""
+        """Call ``read``; if the session has expired, call it again with a new session."""
         try:
             return read()
         except SessionExpiredError:
@@ -129,22 +129,22 @@ class _Pager(ABC):
             return read()
 
     def stop(self) -> None:
-        """Cancel what is read, from any thread."""
+        """Cancel the current read; may be called from any thread."""
         self._rows.stop()
 
     def close(self) -> None:
-        """Forget all pages."""
+        """Clear the cache."""
         self._pages.clear()
 
 
 class RangePager(_Pager):
-    """Pages of numbered rows: each is one request, in any order."""
+    """Reads pages by row number, in any order, with one request each."""
 
     def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
         super().__init__(rows, columns, size, CACHE_BYTES)
 
     @property
-    def total(self) -> int:  # type: ignore[override]  # may be another after a renewal
+    def total(self) -> int:  # type: ignore[override]  # may change after a renewal
         """The number of rows."""
         return self._rows.row_count or 0
 
@@ -153,13 +153,13 @@ class RangePager(_Pager):
         return self._keep(drawn_page(start, batches, self._columns))
 
     def row(self, number: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Fetch one row again, whole."""
+        """Fetch one row again, untruncated."""
         return self._renewing(lambda: list(self._rows.page(number, 1, cancel)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows that no page has taken: the first is ``since`` rows behind a place."""
+    """Rows not yet put into a page; the first is ``since`` rows after a place in the stream."""
 
     place: RowPlace
     since: int
@@ -168,7 +168,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The page that begins at ``start``: its first row is ``skip`` rows behind a place."""
+    """A place in the stream from which page ``start`` can be read again, after ``skip`` rows."""
 
     start: int = 0
     place: RowPlace = START
@@ -176,18 +176,18 @@ class Mark:
 
 
 class PageMarks:
-    """The marks of the pages that were read, at most `MOST_MARKS`: then of each 2nd, 4th, …"""
+    """Marks of the pages read, at most `MOST_MARKS`; beyond that, of each 2nd, 4th, … page."""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the marks, about."""
+        """Approximate bytes of the marks."""
         return len(self._marks) * MARK_BYTES
 
     def put(self, mark: Mark) -> None:
-        """Keep a mark, unless there are so many that its page is left out."""
+        """Store a mark, unless the marks are so many that its page is skipped."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -198,20 +198,20 @@ class PageMarks:
             }
 
     def before(self, start: int) -> Mark:
-        """Return the last mark that is not behind a row; without any that of the first row."""
+        """Return the last mark at or before a row; by default the mark of the first row."""
         found = max((one for one in self._marks if one <= start), default=None)
         return Mark() if found is None else self._marks[found]
 
     def clear(self) -> None:
-        """Forget all marks: they are of another snapshot."""
+        """Remove all marks, because they belong to another snapshot."""
         self._marks.clear()
 
 
 class StreamPager(_Pager):
-    """Pages of rows that come one after the other, as those of a condition do.
+    """Reads pages sequentially from a stream, as needed for a filtered read.
 
-    The stream stays open between pages. A page that is no longer kept is read again from where
-    it began, or one shortly before it.
+    The stream stays open between pages. A page that is no longer cached is read again from its
+    mark, or from an earlier one.
     """
 
     def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:
@@ -219,13 +219,13 @@ class StreamPager(_Pager):
         self._where, self._marks = where, PageMarks(size)
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
-        self._behind: tuple[RowPlace, int] = START, 0  # the last place that came, and rows since
+        self._behind: tuple[RowPlace, int] = START, 0  # the last place received, and the rows since
         self._at = 0
         self.total = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept."""
+        """Bytes in the cache."""
         waiting = sum(int(one.batch.nbytes) for one in self._rest)
         return super().nbytes + self._marks.nbytes + waiting
 
@@ -263,7 +263,7 @@ class StreamPager(_Pager):
         return page
 
     def _gather(self, rows: int, cancel: CancelToken) -> None:
-        """Wait for that many rows, or for the end."""
+        """Wait for that many rows, or for the end of the stream."""
         assert self._stream is not None
         have = sum(one.batch.num_rows for one in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
@@ -275,7 +275,7 @@ class StreamPager(_Pager):
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Remove and return the first of the waiting rows."""
+        """Remove and return the first of the rows not yet put into a page."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)
@@ -288,7 +288,7 @@ class StreamPager(_Pager):
         return taken
 
     def close(self) -> None:
-        """Close the stream and forget all pages."""
+        """Close the stream and clear the cache."""
         super().close()
         self._end()
         self._marks.clear()

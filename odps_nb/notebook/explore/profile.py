@@ -1,7 +1,7 @@
-"""Describes columns from some of their rows: nulls, distinct values, least, greatest, bars.
+"""Profiles columns: nulls, distinct values, minimum, maximum and histogram bars.
 
-`Profiler` adds batch after batch in bounded memory. Without bounds from an earlier profile its
-first batch must have all rows: bars begin and end where its values do.
+`Profiler` adds batches in bounded memory. Without bounds from an earlier profile, the first batch
+must contain all rows, because the range of its values defines the bars.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.notebook.explore.scale import Scale, scale_of
 from odps_nb.schema import Column, TypeCode
 
 MAX_VALUES = 1000
-"""Distinct values that are counted one by one when all rows are described."""
+"""Maximum distinct values to count exactly when all rows are profiled."""
 MOST_BARS = 20
 TOP_VALUES = 10
 LABEL = 60
@@ -32,9 +32,9 @@ _COUNTED_NOT = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: its label, its number of rows, and the values between which they are.
+    """A histogram bar: its label, number of rows, and value or range of values.
 
-    ``value`` is of one value; ``low`` and ``high`` (``last``: inclusive) of a range.
+    ``value`` is set for a single value; ``low`` and ``high`` (``last``: inclusive) for a range.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProfile:
-    """What some rows say of a column; texts are data of the service."""
+    """The profile of one column; its texts are user data."""
 
     rows: int
     nulls: int
@@ -61,7 +61,7 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProfile:
-    """The profiles of the columns, and of how many rows they are."""
+    """The profiles of the columns, and the number of rows they cover."""
 
     columns: tuple[ColumnProfile, ...]
     rows: int
@@ -70,7 +70,7 @@ class TableProfile:
 
 
 class Profiler:
-    """Adds batches; `result` gives the profiles of their columns."""
+    """Accumulates batches; `result` returns the profiles of their columns."""
 
     def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known = [None] * len(columns) if before is None else before.columns
@@ -82,7 +82,7 @@ class Profiler:
             one.add(batch.column(n))
 
     def result(self) -> tuple[ColumnProfile, ...]:
-        """Return what the rows so far say."""
+        """Return the profiles of the rows added so far."""
         return tuple(one.result() for one in self._columns)
 
 
@@ -178,7 +178,7 @@ class _Described:
         )
         top = values.take(pc.sort_indices(values, sort_keys=order)[:TOP_VALUES])
         if not ordered and top.num_rows and top.column("n")[0].as_py() == 1 and values.num_rows > 1:
-            return ()  # all of them are different
+            return ()  # all values differ
         labels = cell_texts(top.column("value"), self._column, LABEL)
         scale = scale_of(self._column, top.column("value").type)
         found = []
@@ -191,7 +191,7 @@ class _Described:
 
 
 class _Bins:
-    """Counters of ranges: the outermost ones also take what lies beyond them."""
+    """Counters of ranges; the first and the last also count values beyond them."""
 
     def __init__(self, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> None:
         places = scale.places(array)
@@ -230,7 +230,7 @@ class _Bins:
 
 
 def sample_label(rows: int, total: int | None, *, random: bool) -> str:
-    """Return ``sample of 64,000 of 2,048,000 rows``, or what else the rows are."""
+    """Describe which rows were profiled, e.g. ``sample of 64,000 of 2,048,000 rows``."""
     if total is not None and rows >= total:
         return f"all {total:,} rows" if total != 1 else "the only row"
     if random and total is not None:

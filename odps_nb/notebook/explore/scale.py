@@ -1,4 +1,4 @@
-"""Puts numbers and times on a line, for bars of a histogram and the conditions of them."""
+"""Maps numbers and times to a numeric axis, for histogram bars and their conditions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _floats(array: pa.Array) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A line on which the values of a column have places (floats).
+    """A numeric axis on which each value of a column has a position (a float).
 
-    ``at`` gives the value at a place, rounded as a step (a distance) allows; ``place`` the place of
-    such a value; ``exact`` a cell as a value for a condition; ``step`` a round distance.
+    ``at`` returns the value at a position, rounded to suit a bar width; ``place`` the position of a
+    value; ``exact`` converts a cell to a value for a condition; ``step`` returns a round bar width.
     """
 
     at: Callable[[float, float], Any]
@@ -50,7 +50,7 @@ class Scale:
     whole: bool = False
 
     def edges(self, low: float, high: float, most: int) -> list[Any]:
-        """Return the values at which at most ``most`` bars begin and end."""
+        """Return the bounds of at most ``most`` bars."""
         if not math.isfinite(high - low):
             return []
         step = self.step((high - low) / most)
@@ -59,19 +59,19 @@ class Scale:
         return [self.at(first + n * step, step) for n in range(count + 1)]
 
     def label(self, low: Any, high: Any) -> str:
-        """Return the name of the bar between two values."""
+        """Return the label of the bar between two values."""
         if self.whole and self.place(high) - self.place(low) == 1:
             return self.text(low)
         return f"{self.text(low)} – {self.text(high)}"
 
     def edge(self, place: float, *, up: bool = False) -> Any:
-        """Return the value at a place, rounded outwards."""
+        """Return the value at a position, rounded outwards."""
         step = 1.0 if self.whole else abs(place) * 1e-6 or 1e-6
         return self.at((math.ceil if up else math.floor)(place / step) * step, step)
 
 
 def _round_step(step: float) -> float:
-    """Return 1, 2, 2.5 or 5 times a power of ten, not less than ``step``."""
+    """Return the least of 1, 2, 2.5 or 5 times a power of ten that is at least ``step``."""
     if step <= 0 or not math.isfinite(step):
         return 1.0
     unit = 10.0 ** math.floor(math.log10(step))
@@ -79,17 +79,17 @@ def _round_step(step: float) -> float:
 
 
 def _whole_step(step: float) -> float:
-    """Return the same for whole numbers."""
+    """Return the least round whole number that is at least ``step``."""
     return max(1.0, float(math.ceil(_round_step(step))))
 
 
 def _time_step(step: float) -> float:
-    """Return a number of seconds that a clock or a calendar has, not less than ``step``."""
+    """Return the least common clock or calendar interval (in seconds) of at least ``step``."""
     return next((float(n) for n in _CLOCK if n >= step), _round_step(step / _YEAR) * _YEAR)
 
 
 def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
-    """Return the line of a column, ``None`` where its values have no distance."""
+    """Return the axis of a column's histogram; ``None`` if its values have no distance."""
     kind = kind_of(column)
     if kind == "INTEGER":
         return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)
@@ -128,7 +128,7 @@ def _times(arrow: pa.DataType) -> Scale:
     def exact(cell: pa.Scalar) -> datetime.datetime | None:
         ticks = cell.value
         if ticks is None or ticks % max(1, per_second // 10**6):
-            return None  # finer than Python's own times
+            return None  # finer than the microseconds of datetime
         moment = _EPOCH + timedelta(microseconds=ticks * 10**6 // per_second)
         return moment.replace(tzinfo=zone)
 
@@ -146,13 +146,13 @@ def _times(arrow: pa.DataType) -> Scale:
 def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
     try:
         local = moment if zone is None else moment.astimezone(zone)
-    except OverflowError:  # at an end of the calendar
+    except OverflowError:  # at the limit of datetime's range
         local = moment
     return local.isoformat(sep=" ")
 
 
 def _rounded(place: float, step: float) -> float:
-    """Return a place without the digits that lie far below a step."""
+    """Round a position to digits that matter for a step."""
     if not step or not math.isfinite(place):
         return place
     return round(place, max(0, 2 - math.floor(math.log10(abs(step)))))

@@ -31,7 +31,7 @@ HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
-"""How long rows of a condition are looked for, to display them."""
+"""Maximum seconds to search for rows that match a condition, to display them."""
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
@@ -48,7 +48,7 @@ _BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;ba
 
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
-    """A ``data:`` URL of a picture, empty for what is none, and one line about the blob."""
+    """A ``data:`` URL (empty if the blob is not a picture), and a line about the blob."""
 
     src: str
     text: str
@@ -59,7 +59,7 @@ class Thumbnail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the static view shows: a page, the profile if it is there, and thumbnails by cell."""
+    """The content of the static view: a page, the profile if available, and thumbnails by cell."""
 
     view: RowView
     page: Page
@@ -69,7 +69,7 @@ class Shown:
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return the first rows of a read or of a result; an error is shown in their place."""
+    """Return the first rows of a read or a SQL result as a MIME bundle; shows errors instead."""
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
@@ -91,7 +91,7 @@ def _is_running(source: RowForms) -> bool:
 
 def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
-    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # a cell run again shows the same
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # a fixed seed: repeatable output
     if view.all_rows is None:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
@@ -102,26 +102,26 @@ def _looked_up(source: RowForms) -> Shown:
 
 
 def first_found(view: RowView) -> tuple[Page, str]:
-    """Return the first rows that the condition of a read finds in `SECONDS`, and a note."""
+    """Return the first rows that a filtered read finds within `SECONDS`, and a note."""
     until = time.monotonic() + SECONDS
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)
     if page.count >= ROWS:
-        return page, "more may follow: explore() shows them"
+        return page, "there may be more: use explore()"
     if time.monotonic() >= until:
-        return page, f"found in the first {SECONDS:.0f} s: explore() looks further"
+        return page, f"found in the first {SECONDS:.0f} s: explore() continues the search"
     return page, ""
 
 
 def shown_bundle(shown: Shown) -> dict[str, str]:
-    """Return a static view as ``text/html``, of no more than `HTML_BYTES`, and ``text/plain``."""
+    """Return a static view as ``text/html`` (at most `HTML_BYTES`) and ``text/plain``."""
     rows = min(ROWS, shown.page.count)
     html = _html(shown, rows)
     while len(html.encode()) > HTML_BYTES and rows > 1:
         rows //= 2
         html = _html(shown, rows)
     if len(html.encode()) > HTML_BYTES:
-        html = element("div", "too wide to show here: explore() shows it", style=MUTED)
+        html = element("div", "too wide to show here: use explore()", style=MUTED)
     return bundle(html, _text(shown))
 
 
@@ -194,7 +194,7 @@ def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
 
 
 def profile_words(profile: ColumnProfile) -> str:
-    """Return what a profile says in few words: ``5 distinct · 3 % null``."""
+    """Summarise a profile in a few words: ``5 distinct · 3 % null``."""
     said = []
     if profile.distinct is not None:
         more = "over " if profile.more_distinct else ""
@@ -304,7 +304,7 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw it small; an error becomes its text."""
+    """Read a blob and draw a thumbnail; an error becomes the thumbnail's text."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:
@@ -321,7 +321,7 @@ def thumbnails(
     most: int = 24,
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
-    """Return thumbnails by ``(row of the page, column)``, by default of the first BLOB cells."""
+    """Return thumbnails by ``(row of the page, column)``. Default: the first BLOB cells."""
     blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
     if not blobs:
         return {}

@@ -1,4 +1,4 @@
-"""`RowView`: what an explorer shows of remote rows, without any widget."""
+"""`RowView`: the pages, conditions and profile behind an explorer, without a widget."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 SAMPLE_RANGES = 64
 SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
-"""How long rows of a condition are looked for, to describe them."""
+"""Maximum seconds to search for rows that match a condition, to profile them."""
 SAMPLERS = 8
 MAX_CELL = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which rows are shown: conditions that all hold, a text to find, and an order."""
+    """The rows to show: conditions (combined with AND), a search text and an order."""
 
     conditions: tuple[str, ...] = ()
     search: str = ""
@@ -49,10 +49,10 @@ class Choice:
 
 
 class RowView:
-    """Pages and profiles of remote rows, by a filter and an order that can be changed.
+    """Pages and profiles of remote rows with a changeable filter and order.
 
-    Each call may wait for the service; `stop` ends a wait from another thread. ``sample`` rows
-    describe the columns; ``seed`` makes their random choice repeatable.
+    Each call may block on the service; `stop` cancels it from another thread. ``sample`` is the
+    number of rows to profile; ``seed`` makes their random choice repeatable.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class RowView:
             raise ArgumentError(f"sample is {sample}; it must not be negative")
         self.all_columns = len(rows.columns)
         if not self.all_columns:
-            raise ArgumentError(f"{rows.title} is done and has no rows to look at")
+            raise ArgumentError(f"{rows.title} is done and has no rows to show")
         wide = self.all_columns > MAX_COLUMNS
         self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
         self.columns: tuple[Column, ...] = self._rows.columns
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
         self.profile: TableProfile | None = None
-        self._clicked: dict[str, int] = {}  # condition → column whose bar it is
+        self._clicked: dict[str, int] = {}  # condition → column of the clicked bar
         self._lock = threading.Lock()
-        self._read: Rows | None = None  # what `describe_all` reads
+        self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # of times that are shown and meant
+        self.timezone = rows.connection.profile.timezone  # of displayed times and conditions
         self._shown = self._rows
         self._pager = self._pager_of(self._rows, None)
 
@@ -89,26 +89,26 @@ class RowView:
 
     @property
     def total(self) -> int | None:
-        """Rows of the choice; ``None`` while it is not known."""
+        """Number of selected rows; ``None`` if not yet known."""
         return self._pager.total
 
     @property
     def all_rows(self) -> int | None:
-        """Rows without the choice."""
+        """Number of rows without the filter; ``None`` if unknown."""
         return self._rows.row_count
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows that are kept; at most 1 MiB."""
+        """Bytes of cached rows; at most 1 MiB."""
         return self._pager.nbytes
 
     @property
     def renewals(self) -> int:
-        """How often a session had expired, so that what is shown is a newer snapshot."""
+        """Number of times an expired session was replaced by one with a newer snapshot."""
         return self._pager.renewals
 
     def page(self, start: int, cancel: CancelToken | None = None) -> Page:
-        """Return the page that begins at a row of the choice, or the last page before it."""
+        """Return the page at a selected row, or the last page if ``start`` is too high."""
         token = cancel or CancelToken()
         start = max(0, start) // self.page_rows * self.page_rows
         with self._lock:
@@ -116,16 +116,16 @@ class RowView:
             if self.total is not None:
                 start = min(start, max(0, self.total - 1) // self.page_rows * self.page_rows)
             page = self._pager.page(start, token)
-            if not page.count and page.start:  # the rows ended with the page before it
+            if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
             return page
 
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the first rows without the choice, as many as come within some seconds."""
+        """Iterate over the first unfiltered rows that arrive within ``seconds``."""
         token, rows = cancel or CancelToken(), self._rows.twin()
-        timer = threading.Timer(seconds, rows.stop)  # a condition may find nothing for long
+        timer = threading.Timer(seconds, rows.stop)  # a condition may take long to find rows
         timer.daemon = True
         timer.start()
         try:
@@ -137,12 +137,12 @@ class RowView:
                     if count <= 0:
                         return
         except CancelledError:
-            token.check()  # if not by the caller, the time is over
+            token.check()  # raises if the caller cancelled; else time is up
         finally:
             timer.cancel()
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
-        """Return the text of one cell, and whether it is cut; nested values over several lines."""
+        """Return a cell's text, and whether it is truncated; nested values span several lines."""
         token, of = cancel or CancelToken(), self.columns[column]
         if not isinstance(self._pager, RangePager):
             found = self._on_page(row, column, token)
@@ -160,7 +160,7 @@ class RowView:
         return text[:MAX_CELL], len(text) > MAX_CELL
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
-        """Return the reference of the blob in a cell of the current page."""
+        """Return the blob reference in a cell of the current page."""
         found = self._on_page(row, column, cancel)
         is_blob = self.columns[column].type.code is TypeCode.BLOB
         return found if is_blob and isinstance(found, str) else None
@@ -175,7 +175,7 @@ class RowView:
 
     @property
     def where(self) -> str | None:
-        """The condition of the shown rows."""
+        """The condition that selects the shown rows; ``None`` without a filter."""
         return self._where(self.choice)
 
     @property
@@ -184,7 +184,7 @@ class RowView:
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Look at other rows; with an order this runs a SQL job."""
+        """Select other rows; an order runs a SQL job."""
         where, token = self._where(choice), cancel or CancelToken()
         with self._lock:
             token.check()
@@ -204,17 +204,17 @@ class RowView:
             self._shown, self.choice = shown, choice
 
     def prepare(self) -> None:
-        """Load the parser of conditions (most of a second, once) before it is needed."""
-        with suppress(ArgumentError):  # of a read with a limit, which takes none
+        """Load the condition parser in advance (takes most of a second, once)."""
+        with suppress(ArgumentError):  # a read with a limit accepts no condition
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with one bar of a column, in place of another; -1: its nulls."""
+        """Return the choice with this bar of a column, replacing any other; -1: its nulls."""
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
         elif self.profile is None or bar >= len(self.profile.columns[column].bars):
-            raise ArgumentError("there is no such bar any more")
+            raise ArgumentError("this bar no longer exists")
         else:
             text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
         kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
@@ -234,24 +234,24 @@ class RowView:
 
     @property
     def note(self) -> str:
-        """What has to be said of the rows that are shown."""
+        """Remarks about the shown rows, or ``""``."""
         notes = []
         if self.choice.order is not None and (self.total or 0) >= MAX_SORTED:
-            notes.append(f"the first {MAX_SORTED:,} rows of this order, from a SQL job")
+            notes.append(f"the first {MAX_SORTED:,} rows in this order, from a SQL job")
         elif self.choice.order is not None:
             notes.append("sorted by a SQL job")
         elif self._rows.is_cut:
-            notes.append(f"there may be more than {self.all_rows:,} rows: the key may read no more")
+            notes.append(f"there may be more than {self.all_rows:,} rows: the key cannot read more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
         if self.renewals:
-            notes.append("the session had expired: this is a newer snapshot")
+            notes.append("the session expired: this is a newer snapshot")
         return " · ".join(notes)
 
     # -- profiles -------------------------------------------------------------------------------
 
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
-        """Describe the columns by a sample: some thousand rows at random places."""
+        """Profile the columns from a sample of a few thousand random rows."""
         token, rows = cancel or CancelToken(), self._rows.twin()
         total, profiler = self.all_rows, Profiler(self.columns)
         parts, size = [], 0
@@ -262,7 +262,7 @@ class RowView:
             if size > SAMPLE_BYTES:
                 break
         if any(not batch.schema.equals(parts[0].schema) for batch in parts):
-            return self.describe(token)  # a page needed microseconds: from now on all have them
+            return self.describe(token)  # a page needed microseconds: from now on all show them
         count = sum(batch.num_rows for batch in parts)
         if parts:
             profiler.add(pa.Table.from_batches(parts))
@@ -290,7 +290,7 @@ class RowView:
     def describe_all(
         self, progress: Progress = None, cancel: CancelToken | None = None
     ) -> TableProfile:
-        """Describe the columns by all rows, in bounded memory; `stop_profile` ends it."""
+        """Profile the columns from all rows, in bounded memory; `stop_profile` cancels it."""
         token = cancel or CancelToken()
         before = self.profile or self.describe(token)
         profiler, count = Profiler(self.columns, before=before), 0
@@ -303,7 +303,7 @@ class RowView:
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
-            if self._read is rows:  # not that of a newer call
+            if self._read is rows:  # unless a newer call replaced it
                 self._read = None
         label = f"all {count:,} rows"
         self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
@@ -312,18 +312,18 @@ class RowView:
     # -- life -----------------------------------------------------------------------------------
 
     def stop_profile(self) -> None:
-        """Cancel `describe_all`, from any thread."""
+        """Cancel `describe_all`; may be called from any thread."""
         if (rows := self._read) is not None:
             rows.stop()
 
     def stop(self) -> None:
-        """Cancel what is read for a page or an order, from any thread."""
+        """Cancel the read of a page or an order; may be called from any thread."""
         self._pager.stop()
         if (sorting := self._sorting) is not None:
             sorting.stop()
 
     def close(self) -> None:
-        """Cancel everything and forget the pages. Idempotent."""
+        """Cancel everything and clear the page cache. Idempotent."""
         self.stop()
         self.stop_profile()
         with self._lock:
@@ -331,7 +331,7 @@ class RowView:
 
 
 def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, int]]:
-    """Return ``(start, rows)`` of random ranges that do not meet, in random order."""
+    """Return ``(start, rows)`` of random disjoint ranges, in random order."""
     if total <= sample:
         step = max(1, -(-total // SAMPLE_RANGES))
         return [(start, min(step, total - start)) for start in range(0, total, step)]

@@ -1,7 +1,7 @@
-"""What of a column is shown, in which order, and what is selected; without a browser.
+"""The state of a gallery, without the browser: which blobs are shown, their order, the selection.
 
-Names and sizes come at the head of a blob, and what it is in its first bytes: both cost at most one
-small request per blob. Texts are read to be searched; some are kept for the next search.
+Name, size and format are read from the first bytes of a blob, which takes at most one small request
+per blob. Texts are read for searching; some are cached for the next search.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.calls.progress import Progress
 
-#: Requests for blobs at a time, each for a few of them.
+#: Concurrent requests, each for a few blobs.
 AT_A_TIME: Final = 6
 ALL: Final = "all kinds"
 MAX_SEARCH: Final = 200
-_KEPT: Final = 32 << 20  # characters of texts
+_KEPT: Final = 32 << 20  # maximum characters of cached texts
 _UNREAD: Final = "not read"
-_DELAY, _PAUSE = 0.3, 0.2  # seconds until the first word of how far it is, and between two
+_DELAY, _PAUSE = 0.3, 0.2  # seconds until the first progress report, and between reports
 Order = Literal["row", "name", "size"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryChoice:
-    """Which blobs are shown, in which order.
+    """Which blobs to show, and in which order.
 
-    ``kind`` is a kind of preview, a media type, ``"not read"`` or `ALL`; it means what the bytes
-    are. ``search`` is found in names, in what is said of the row, and in the first 64 KiB of texts
-    as they are decoded, whatever the case.
+    ``kind`` is a preview kind, a media type (both as detected from the bytes), ``"not read"`` or
+    `ALL`. ``search`` is a case-insensitive text to find in names, row labels and the first 64 KiB
+    of decoded texts.
     """
 
     kind: str = ALL
@@ -58,19 +58,19 @@ class GalleryChoice:
             hint = "use 'row', 'name' or 'size'"
             raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
         if len(self.search) > MAX_SEARCH:
-            raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
 
     @property
     def by_format(self) -> bool:
-        """Whether the first bytes have to be known."""
+        """Whether the choice depends on the first bytes of the blobs."""
         return self.kind != ALL or bool(self.search)
 
 
 class Chosen:
-    """What is known of the blobs of a column, which of them are shown, and which selected.
+    """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
-    ``indices`` are the shown blobs in order, ``selected`` those that are selected, shown or not;
-    ``note`` says of how many blobs these are, if not of all.
+    ``indices`` lists the shown blobs in order, ``selected`` the selected ones, shown or not;
+    ``note`` says how many blobs were examined, if not all.
     """
 
     def __init__(self, column: BlobColumn) -> None:
@@ -79,7 +79,7 @@ class Chosen:
         self._formats: dict[int, Format] = {}
         self._texts: dict[int, str] = {}
         self._kept = 0
-        #: The text that was searched last, and the blobs whose text was searched for it.
+        #: The last search text, and the blobs already searched for it.
         self._found: tuple[str, dict[int, bool]] = ("", {})
         self.choice = GalleryChoice()
         self.indices: Sequence[int] = range(len(column))
@@ -88,7 +88,7 @@ class Chosen:
         self._enough = threading.Event()
 
     def enough(self) -> None:
-        """Let `choose` finish with the blobs that it has read so far."""
+        """Make `choose` finish with the blobs read so far."""
         self._enough.set()
 
     def choose(
@@ -97,7 +97,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Change the choice; ``told`` is called at times with the number read and the total."""
+        """Change the choice; calls ``told`` at intervals with the blobs read and the total."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -112,7 +112,7 @@ class Chosen:
         token.check()
         left = len(self.missing(choice)) if self._enough.is_set() else 0
         seen = len(self.column) - left
-        self.note = f"of the {seen:,} blobs that were looked at" if left else ""
+        self.note = f"of the {seen:,} blobs examined" if left else ""
         self.indices = self.ordered(choice)
         self.choice = choice
 
@@ -124,7 +124,7 @@ class Chosen:
         token: CancelToken,
         progress: Progress = None,
     ) -> list[Path]:
-        """Save blobs into a folder, which is made if it is not there; return the files."""
+        """Save blobs into a folder, which is created if needed; return the file paths."""
         target = Path(folder).expanduser()
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ class Chosen:
             raise ConfigError(
                 f"cannot make the folder {target}: {error.strerror}",
                 option="folder",
-                hint="choose another one",
+                hint="choose another folder",
             ) from error
 
         def own_name(place: int, head: BlobHead) -> str | None:
@@ -142,18 +142,18 @@ class Chosen:
         saved = self.column.pick(places).save(target, file_name=own_name, progress=progress)
         return [path for path in dict.fromkeys(saved) if path is not None]
 
-    # -- what is known of each blob ---------------------------------------------------------------
+    # -- metadata of each blob --------------------------------------------------------------------
 
     def learn(self, index: int, made: Tile) -> None:
-        """Take what a drawn tile tells."""
+        """Cache the metadata found while drawing a tile."""
         self._formats[index] = made.format
         self._heads[index] = (made.name, made.size)
 
     def missing(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs that have to be read for a choice."""
+        """Return the blobs that must be read to apply a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
-            sought, kept = choice.search.casefold(), dict(self._texts)  # others may learn meanwhile
+            sought, kept = choice.search.casefold(), dict(self._texts)  # other threads add
             self._found = (choice.search, {at: sought in text for at, text in kept.items()})
         return [
             index
@@ -166,7 +166,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Ask for what a choice has to know of some blobs; iterate over those that are known."""
+        """Read the metadata that a choice needs for some blobs; yield each blob when done."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
@@ -177,7 +177,7 @@ class Chosen:
             if choice.by_format:
                 self._formats[index], text = glance(blob)
                 self._read(index, text.casefold(), choice)
-            if index not in self._heads:  # it came with the bytes
+            if index not in self._heads:  # received together with the bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
         except (ProtocolError, NotFoundError):
@@ -189,11 +189,11 @@ class Chosen:
             self._texts[index] = text
             self._kept += len(text)
         searched, inside = self._found
-        if choice.search == searched:  # else another search has begun
+        if choice.search == searched:  # unless another search has begun
             inside[index] = bool(text) and searched.casefold() in text
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs of a choice, in its order, of those that are known well enough."""
+        """Return the blobs of a choice in its order, among those with sufficient metadata."""
         found = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
             return found[::-1] if choice.descending else found
@@ -221,11 +221,11 @@ class Chosen:
         return choice.search.casefold() in said or self._found[1].get(index, False)
 
     def menu(self) -> list[tuple[str, str]]:
-        """Return the kinds to choose from, each with a text; once all are known, with numbers."""
+        """Return the selectable kinds with labels, which show counts once all blobs are known."""
         total = len(self.column)
         if len(self._formats) < total or not total:
             return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # others may learn meanwhile
+        known = list(self._formats.values())  # other threads add
         read = [format for format in known if format is not UNREAD]
         items = [(ALL, f"{ALL} ({total:,})")]
         of_kind = Counter(format.kind for format in read)

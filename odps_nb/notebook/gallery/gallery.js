@@ -1,5 +1,5 @@
-// The browser's side of a gallery (requests.py). Only the tiles in view are in the page; which blob
-// stands at which place is told as numbers, tiles come as messages; see live/common.js.
+// Browser side of the gallery (view.py). Only the tiles in view are in the page. The order of blobs
+// arrives as numbers, and tiles arrive as messages; see live/common.js.
 
 const PLAYER = /^data:(audio|video)\/[a-z0-9]+;base64,[A-Za-z0-9+/=]*$/;
 const GAP = 10;
@@ -19,18 +19,18 @@ function render({ model, el }) {
   };
   const me = String(Math.random());
   let gallery = null;
-  let order = null; // blob by place, if they are not all in their own order
+  let order = null; // blob by place; null: all blobs in row order
   let view = "grid";
   let selected = new Set(); // blobs
   let focus = 0; // places
   let anchor = 0;
-  let opened = -1; // the place that is enlarged
+  let opened = -1; // place of the enlarged blob
   let top = 0;
   let asking = 0;
   let asked = 0;
-  let questions = 0; // about what is shown
-  let scale = 0; // of the enlarged picture; 0: it fits
-  const tiles = new Map(); // by blob, the last used ones at the end
+  let questions = 0; // number of the last question about the choice
+  let scale = 0; // of the enlarged picture; 0: fit to the stage
+  const tiles = new Map(); // by blob, most recently used last
   const alive = new Map(); // elements by place
 
   const blobAt = (place) => (order ? order[place] : place);
@@ -39,14 +39,14 @@ function render({ model, el }) {
   const toggle = (name, sign) =>
     h("button", { "data-view": name, "aria-label": `show as a ${name}`, title: name, onclick: () => setView(name) }, sign);
   const views = h("span", { class: "odps-g-views", role: "group", "aria-label": "view" }, toggle("grid", "▦"), toggle("list", "☰"));
-  const cost = "looks at all blobs: a small request for each that is not known yet";
-  const menu = h("select", { "aria-label": "kind", title: `what the bytes are; ${cost}`, onchange: choose });
+  const cost = "reads all blobs: one small request for each that is not known yet";
+  const menu = h("select", { "aria-label": "kind", title: `kind detected from the bytes; ${cost}`, onchange: choose });
   const by = h(
     "select",
     { "aria-label": "order", title: cost, onchange: choose },
     ...[["row", "in row order"], ["name", "by name"], ["size", "by size"]].map(([value, text]) => h("option", { value }, text))
   );
-  const way = h("button", { "aria-label": "descending", "aria-pressed": "false", title: "turn the order around", onclick: turn }, "↓");
+  const way = h("button", { "aria-label": "descending", "aria-pressed": "false", title: "reverse the order", onclick: turn }, "↓");
   const search = h("input", {
     type: "search",
     placeholder: "Search names and texts",
@@ -78,7 +78,7 @@ function render({ model, el }) {
   const large = h("div", { class: "odps-g-large", role: "dialog", tabindex: -1, hidden: true, onkeydown: largeKeys });
   const where = h("span", { class: "odps-g-where", role: "status", "aria-live": "polite" });
   const said = h("span", { class: "odps-x-muted odps-g-said", role: "status" });
-  const folder = h("input", { type: "text", value: "blobs", size: 12, "aria-label": "folder to save into", title: "a folder where the kernel runs; made if it is not there" });
+  const folder = h("input", { type: "text", value: "blobs", size: 12, "aria-label": "folder to save into", title: "a folder on the kernel's machine; created if needed" });
   const ofSelection = [
     h("button", { onclick: () => save(null) }, "Save selected"),
     h("button", { onclick: () => send({ do: "copy" }) }, "Copy references"),
@@ -98,7 +98,7 @@ function render({ model, el }) {
   );
   el.append(root);
 
-  // -- what is shown --------------------------------------------------------------------------
+  // -- the choice -----------------------------------------------------------------------------
 
   function ask(more) {
     problem.textContent = "";
@@ -123,7 +123,7 @@ function render({ model, el }) {
 
   function showQuestion(text) {
     box.removeAttribute("aria-busy");
-    const yes = h("button", { onclick: () => ask({ sure: true }) }, "Look at them");
+    const yes = h("button", { onclick: () => ask({ sure: true }) }, "Read them");
     const no = () => ((question.hidden = true), showChoice());
     question.replaceChildren(h("span", {}, text), yes, h("button", { onclick: no }, "Not now"));
     question.hidden = false;
@@ -141,7 +141,7 @@ function render({ model, el }) {
     if (document.activeElement !== search) search.value = gallery.search;
   }
 
-  // The answer to an older question of ours leaves the controls as they are: a newer one is on its way.
+  // The response to an older question leaves the controls unchanged: a newer one is on its way.
   function settled(message) {
     if (message.by === me && message.number !== questions) return;
     box.removeAttribute("aria-busy");
@@ -150,7 +150,7 @@ function render({ model, el }) {
 
   function showGallery(message, buffers) {
     if (!gallery) {
-      el.prepend(hidesTwin(model)); // the kernel answers: now this stands in place of the static view
+      el.prepend(hidesTwin(model)); // the kernel responds: replace the static view
       root.hidden = false;
       view = message.view;
     }
@@ -199,7 +199,7 @@ function render({ model, el }) {
     const to = Math.min(gallery.count, (Math.ceil((box.scrollTop + box.clientHeight) / height) + 1) * across);
     const inView = (place) => place >= from && place < to;
     for (const [place, one] of alive) {
-      if (inView(place) || place === focus) continue; // what has the focus stays
+      if (inView(place) || place === focus) continue; // keep the focused tile
       one.remove();
       alive.delete(place);
     }
@@ -212,7 +212,7 @@ function render({ model, el }) {
     }
     if (!gallery.count) canvas.replaceChildren(h("div", { class: "odps-x-muted odps-g-none" }, "no blobs"));
     else canvas.querySelector(".odps-g-none")?.remove();
-    const wait = Math.max(0, 80 - (performance.now() - asked)); // the first at once, then few
+    const wait = Math.max(0, 80 - (performance.now() - asked)); // at most one request per 80 ms
     clearTimeout(asking);
     asking = setTimeout(() => want(from, to), wait);
   }
@@ -279,7 +279,7 @@ function render({ model, el }) {
     if (PICTURE.test(tile.src)) return h("img", { ...about, class: tile.checked ? "odps-g-checked" : "" });
     if (tile.rows) {
       const lines = tile.text.split("\n");
-      const first = Math.max(0, lines.findIndex((line) => line.includes("\t"))); // below a heading
+      const first = Math.max(0, lines.findIndex((line) => line.includes("\t"))); // skip the heading
       const cells = (line) => line.split("\t").map((text) => h("td", { dir: "auto" }, text));
       const rows = lines.slice(first).map((line) => h("tr", {}, ...cells(line)));
       const heading = lines.slice(0, first).map((line) => h("div", { class: "odps-g-heading", dir: "auto" }, line));
@@ -297,7 +297,7 @@ function render({ model, el }) {
 
   function showTile(tile) {
     tiles.delete(tile.index);
-    if (!tile.failed) tiles.set(tile.index, tile); // what could not be read is asked for again
+    if (!tile.failed) tiles.set(tile.index, tile); // request failed tiles again
     while (tiles.size > KEPT) tiles.delete(tiles.keys().next().value);
     for (const one of alive.values()) if (Number(one.dataset.blob) === tile.index) fill(one, tile);
   }
@@ -347,7 +347,7 @@ function render({ model, el }) {
   function click(event) {
     const place = placeOf(event);
     if (place < 0) return;
-    moveTo(place, true); // what is clicked twice does not move
+    moveTo(place, true); // a double click must not scroll
     const act = event.target.dataset.act;
     if (act === "open") open(place);
     else if (act === "save") save(blobAt(place));
@@ -431,7 +431,7 @@ function render({ model, el }) {
   const zooms = [
     button("smaller (-)", "−", () => zoom(1 / 1.5)),
     button("larger (+)", "+", () => zoom(1.5)),
-    button("all of it (0)", "Fit", () => fit()),
+    button("fit (0)", "Fit", () => fit()),
   ];
   const picked = button("select (Space)", "Select", () => flip(opened));
   const shut = button("close (Escape)", "×", () => closeLarge());
@@ -518,7 +518,7 @@ function render({ model, el }) {
   function closeLarge() {
     if (opened < 0) return;
     opened = -1;
-    stage.replaceChildren(); // what plays is silent
+    stage.replaceChildren(); // stop playback
     large.hidden = true;
     box.hidden = false;
     box.scrollTop = top;
@@ -539,7 +539,7 @@ function render({ model, el }) {
       0: fit,
     }[event.key];
     const pressed = event.target.tagName === "BUTTON" && event.key === " ";
-    if (scale && event.target === stage && event.key.startsWith("Arrow")) return; // it scrolls
+    if (scale && event.target === stage && event.key.startsWith("Arrow")) return; // arrows scroll
     if (["AUDIO", "VIDEO"].includes(event.target.tagName) && event.key !== "Escape") return;
     if (known) known();
     else if (pressed || !act(event, opened)) return;

@@ -1,4 +1,4 @@
-"""Draws one page of a gallery as static HTML and as text, within a budget of bytes."""
+"""Draws one page of a gallery as static HTML and text, within a byte budget."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 View = Literal["grid", "list"]
 
-#: Tiles that one output may have.
+#: Maximum tiles in one output.
 MAX_TILES: Final = 64
-#: Bytes of markup that one output may have.
+#: Maximum bytes of markup in one output.
 OUTPUT_BUDGET: Final = 2 * 1024 * 1024
-# what is kept free for each tile to come, so that the last ones still have a head and a caption
+# reserved for each remaining tile, so that the last ones still get a head and a caption
 _RESERVE: Final = 6 * 1024
 # heading, frame and last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
-# requests at a time for the tiles of a page, each for a few of them
+# concurrent requests for the tiles of a page, each for a few tiles
 _LANES: Final = 3
 
 
 def checked_view(view: View) -> View:
-    """Return a view, or raise `ArgumentError` for an unknown one."""
+    """Return the view, or raise `ArgumentError` if it is unknown."""
     if view not in ("grid", "list"):
         raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
     return view
@@ -42,7 +42,7 @@ def checked_view(view: View) -> View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryPage:
-    """The drawn tiles of a column, with heading and note."""
+    """The drawn tiles of a column, with a heading and a note."""
 
     title: str
     total: int
@@ -100,11 +100,11 @@ def mimebundle(
     max_output_bytes: int = OUTPUT_BUDGET,
     summary: str = "",
 ) -> dict[str, str]:
-    """Return the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
+    """Draw the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
 
-    ``render`` draws HTML pages in a sandbox rather than as source. What does not fit into
-    ``max_output_bytes`` is counted, not drawn. Raises the error of a service that does not answer
-    for the first blob; the tile of a blob that is corrupt or gone says so.
+    ``render`` draws HTML pages in a sandbox instead of as source. Tiles beyond ``max_output_bytes``
+    are counted, not drawn. Raises if the service does not respond for the first blob; a corrupt or
+    deleted blob is reported on its tile.
     """
     *_, page = drawn_pages(
         column,
@@ -128,11 +128,11 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Iterate over the page of the blobs at ``indices`` as it grows; the last one is whole.
+    """Yield the page of the blobs at ``indices`` repeatedly as it grows; the last one is complete.
 
-    When the service stops answering midway, the tiles after that say so and ask for nothing. Near
-    the end of the budget tiles shrink to a head and a caption. ``together`` blobs are read at a
-    time; several threads call ``seen`` with each index and its tile.
+    If the service stops responding, the remaining tiles report it without further requests. Near
+    the end of the budget, tiles shrink to a head and a caption. ``together`` blobs are read
+    concurrently; several threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
     todo, tiles = list(indices), list[Tile]()
@@ -154,7 +154,7 @@ def drawn_pages(
             yield page()
         at = len(tiles)
         if at == MAX_TILES:
-            note = f"{MAX_TILES} tiles are the most that one output shows"
+            note = f"one output shows at most {MAX_TILES} tiles"
             break
         group = todo[at : at + min(together, MAX_TILES - at)]
         drawn: Sequence[Tile | OdpsNbError] = [OdpsNbError(silent)] * len(group)
@@ -171,7 +171,7 @@ def drawn_pages(
                 made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
             if (used := len(made.html.encode())) > left:
                 more = len(todo) - len(tiles)
-                note = f"{more:,} more do not fit into one output; look at fewer at a time"
+                note = f"{more:,} more do not fit into one output; show fewer at a time"
                 break
             left -= used
             tiles.append(made)
@@ -187,7 +187,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw some tiles at a time; an error of the service takes the place of a tile."""
+    """Draw several tiles concurrently; yields an error of the service in place of a tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)
@@ -198,7 +198,7 @@ def _group(
                     made = tile(
                         blob, size=size, fallback_name=name, row=row, render=render, budget=budget
                     )
-                except (TransportError, ServiceError) as error:  # it is not asked again
+                except (TransportError, ServiceError) as error:  # the service is not asked again
                     yield from (error for _ in (index, *left))
                     return
                 if seen is not None:

@@ -1,4 +1,4 @@
-"""Tiles of a gallery as messages to the browser; the last ones are cached, up to a bound."""
+"""Encodes gallery tiles as messages to the browser, with a bounded cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.notebook.preview.shared import Size, markup_text
 from odps_nb.notebook.preview.tile import UNREAD, Tile, tile, unread_tile
 from odps_nb.terms import shorten
 
-#: Bytes of messages that are kept.
+#: Maximum bytes of cached messages.
 KEPT: Final = 16 * 1024 * 1024
 TILE: Final = Size(layout="tile", width=200, height=150, rows=7, columns=4, lines=14)
 _BUDGET: Final = 192 * 1024
@@ -25,13 +25,13 @@ _TEXT: Final = 700
 _LARGE: Final = Size(layout="single", width=960, height=720, rows=100, columns=20, lines=400)
 _LARGE_BUDGET: Final = 2 * 1024 * 1024
 _LARGE_TEXT: Final = 40_000
-_AROUND: Final = 1_000  # names and numbers of a message
+_AROUND: Final = 1_000  # bytes for the names and numbers of a message
 
 Message = dict[str, Any]
 
 
 class Tiles:
-    """Draws tiles of a column as messages; may be used by several threads."""
+    """Draws the tiles of a column as messages; thread-safe."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._column, self._chosen = chosen.column, chosen
@@ -41,24 +41,24 @@ class Tiles:
 
     @property
     def kept_bytes(self) -> int:
-        """How much is kept."""
+        """Bytes of cached messages."""
         return self._bytes
 
     def learn(self, index: int, made: Tile) -> None:
-        """Take a tile that was drawn elsewhere."""
+        """Add a tile that was drawn elsewhere to the cache."""
         self._chosen.learn(index, made)
         if len(made.drawing.html) <= _BUDGET:
             self._keep(index, self._message(index, made, _TEXT))
 
     def kept(self, index: int) -> Message | None:
-        """Return the message of a tile if it is kept."""
+        """Return the cached message of a tile, or ``None``."""
         with self._lock:
             if index in self._kept:
                 self._kept.move_to_end(index)
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over the messages of tiles; the message of a blob that fails has the reason."""
+        """Iterate over the messages of tiles; if a blob fails, its message contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
@@ -70,7 +70,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return the message of an enlarged blob, which is not cached."""
+        """Return the message of an enlarged blob; never cached."""
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:

@@ -1,7 +1,7 @@
-"""Shows a column of blobs as a gallery: static HTML, and in Jupyter a widget to work in.
+"""Shows a column of blobs as a gallery: static HTML, and an interactive widget in Jupyter.
 
-`Gallery` shows the static page (`page.mimebundle`), and beside it a widget (``gallery.js``) that
-stands in its place while the kernel answers. The saved notebook has the static page alone.
+`Gallery` shows the static page (`page.mimebundle`) and a widget (``gallery.js``) that replaces it
+while the kernel responds. The saved notebook contains only the static page.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import Progress
 
 ASK: Final = 1_000
-"""Blobs that are read for a filter or an order without asking first."""
+"""Maximum blobs to read for a filter or an order without confirmation."""
 MAX_SHOWN: Final = 100_000
-"""Tiles that one can scroll to."""
-_BATCH: Final = 200  # tiles that one message may ask for
+"""Maximum tiles that can be scrolled to."""
+_BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
-_FIRST: Final = 6  # tiles of the static page that are shown before the others are there
+_FIRST: Final = 6  # tiles of the static page to show before the others are read
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
 class Gallery(LiveView):
-    """A gallery in which one scrolls, filters, sorts, searches, selects, enlarges and saves.
+    """A gallery of blobs with scrolling, filters, sorting, search, selection, zoom and saving.
 
-    It displays itself in a notebook; without one, or without anywidget, it is the static page.
+    It displays itself in a notebook; without a kernel or anywidget it shows only the static page.
 
     Parameters
     ----------
     column
-        The blobs.
+        The column of blobs.
     view, summary, max_output_bytes
         As for `odps_nb.notebook.gallery.page.mimebundle`.
 
@@ -76,7 +76,7 @@ class Gallery(LiveView):
 
     _script = Path(__file__).with_name("gallery.js")
     _lane = "choose"
-    _cancelled: ClassVar = {"save": "cancelled; complete files stay"}
+    _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Gallery(LiveView):
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(self._chosen)
-        #: Which view asked last for another choice, and the number that it gave the question.
+        #: The view that last requested a new choice, and its number for the request.
         self._question: dict[str, Any] = {}
         super().__init__()
 
@@ -107,27 +107,27 @@ class Gallery(LiveView):
 
     @property
     def selection(self) -> Sequence[int]:
-        """The places of what is selected in the column, in order."""
+        """The places of the selected blobs in the column, in ascending order."""
         return sorted(self._chosen.selected)
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of what is selected, by the index of their rows."""
+        """The references of the selected blobs, indexed like their rows."""
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
-        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``."""
+        """Show only one kind (``image``), one media type (``image/png``) or ``"all kinds"``."""
         self._show(replace(self._chosen.choice, kind=kind))
 
     def search(self, text: str) -> None:
-        """Show only blobs with a text in their name, row or first 64 KiB of content.
+        """Show only blobs with this text in their name, row label or first 64 KiB of content.
 
-        Costs a small request for each blob; texts beyond 32 million characters are read again.
+        Sends one small request per blob; texts beyond the cache (32 Mi characters) are read again.
         """
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``name`` or ``size``, or not (``row``); a small request for each blob, once."""
+        """Sort by ``name``, ``size`` or ``row`` (row order); one small request per blob, once."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -135,18 +135,18 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save what is selected into ``folder``, which is made; see `BlobColumn.save`."""
+        """Save the selected blobs into ``folder``, created if needed; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
-        """Stop what is done; called when the interpreter exits, too."""
+        """Cancel all work; also called when the interpreter exits."""
         self._chosen.enough()
         super().end()
 
     # -- in a notebook --------------------------------------------------------------------------
 
     def bundle(self) -> dict[str, str]:
-        """Return the static page of what is shown; see `odps_nb.notebook.gallery.page`."""
+        """Return the static page of the shown blobs; see `odps_nb.notebook.gallery.page`."""
         *_, page = self._pages()
         return page.bundle()
 
@@ -158,12 +158,12 @@ class Gallery(LiveView):
 
     def _ipython_display_(self) -> None:
         if not in_kernel():
-            raise NotImplementedError  # IPython then asks for the MIME bundle
+            raise NotImplementedError  # IPython then uses the MIME bundle
         try:
             self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._is_displayed = False  # another cell may have it
+        self._is_displayed = False  # another cell may display it
         goal = _FIRST
         try:
             for page in self._pages():
@@ -194,19 +194,19 @@ class Gallery(LiveView):
         text = "\n".join([repr(self), *explain(error)])
         return bundle(element("pre", visible(text)), text)
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send_gallery(fresh=False)
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Tell the browser what is shown; ``fresh`` if that has changed, by whose ``question``."""
+        """Send the shown blobs to the browser; ``fresh``: changed by the request ``question``."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
         if len(shown) < len(chosen.indices):
-            notes.append(f"the first {MAX_SHOWN:,} can be scrolled to")
+            notes.append(f"only the first {MAX_SHOWN:,} can be shown")
         told = {
             "kind": "gallery",
             "fresh": fresh,
@@ -262,12 +262,12 @@ class Gallery(LiveView):
         )
         missing = len(self._chosen.missing(choice))
         if missing > ASK and not content.get("sure"):
-            text = f"for this {missing:,} blobs have to be looked at: a small request for each"
+            text = f"this reads {missing:,} blobs, with one small request for each"
             self._send({"kind": "ask", "text": text})
             return
 
         def told(number: int, total: int) -> None:
-            text = f"looked at {number:,} of {total:,} blobs"
+            text = f"read {number:,} of {total:,} blobs"
             busy = {"kind": "busy", "lane": "choose", "text": text, "share": number / total}
             self._send({**busy, "stop": "Enough"})
 
@@ -317,11 +317,11 @@ class Gallery(LiveView):
         return self._question if lane == "choose" else {}
 
     def _send_selection(self, by: str) -> None:
-        """Tell all views what is selected; that which selected it knows."""
+        """Send the selection to all views except ``by``, which made it."""
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names, or those that are selected."""
+        """Return the blob named in a message, or the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 
@@ -333,5 +333,5 @@ class Gallery(LiveView):
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
-    """Return numbers as 32 bits each, in the order of bytes of this machine, as browsers have."""
+    """Return numbers as 32-bit integers in native byte order, which browsers use as well."""
     return array("i", numbers).tobytes()

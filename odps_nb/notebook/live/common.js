@@ -1,9 +1,9 @@
-// What the scripts of our widgets share; it is put before each of them. Texts of the service become
-// text nodes, never markup; what is large comes as messages and is no widget state. Nothing is
-// loaded from anywhere.
+// Code shared by all widget scripts; prepended to each of them. Texts from the service become text
+// nodes, never markup; large data arrives as messages, never as widget state. No external resources
+// are loaded.
 
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
-const NO_ANSWER = "no answer yet: the kernel is busy, or was restarted (then run the cell again)";
+const NO_ANSWER = "no response yet: the kernel is busy, or was restarted (then run the cell again)";
 
 function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -16,14 +16,14 @@ function h(tag, props = {}, ...children) {
   return made;
 }
 
-// For `onfocusin`: the notebook's shortcuts look from the focused element upwards, and some
-// (`:focus`) match it.
+// For `onfocusin`: stops the notebook's shortcuts, which match ancestors of the focused element or
+// (`:focus`) the element itself.
 const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
 
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
 
-// While this is in the page, it stands in place of the static view that the notebook keeps.
+// While this style is in the page, it hides the static view that is saved in the notebook.
 function hidesTwin(model) {
   const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");
   return h("style", {}, `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`);
@@ -33,7 +33,7 @@ async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const area = h("textarea", { style: "position:fixed;opacity:0" }); // no permission
+    const area = h("textarea", { style: "position:fixed;opacity:0" }); // no permission: fallback
     const back = document.activeElement;
     area.value = text;
     document.body.append(area);
@@ -44,7 +44,7 @@ async function copyText(text) {
   }
 }
 
-// The line that says what the kernel does for long, with a bar and a button that stops it.
+// The status line of a long-running task in the kernel, with a progress bar and a Cancel button.
 function busyLine(send) {
   const text = h("span");
   const bar = h("progress", { "aria-label": "progress" });
@@ -65,9 +65,9 @@ function busyLine(send) {
   return { line, show, end };
 }
 
-// Says that a view is there until the kernel is heard: without an answer it stays hidden, and a kernel
-// of ipykernel 7.0 to 7.3 may leave a message unread until the next one (its issue 1554). Returns
-// what ends it.
+// Sends "ready" until the kernel responds; without a response the view stays hidden. A kernel with
+// ipykernel 7.0 to 7.3 may leave a message unread until the next one (its issue 1554). Returns
+// a function that stops this.
 function sayUntilHeard(say) {
   let timer = 0;
   const again = (wait) => {

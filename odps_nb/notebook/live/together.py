@@ -1,4 +1,4 @@
-"""Reads the heads of several blobs at a time, in few requests."""
+"""Reads the first bytes of several blobs concurrently, in few requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import fan_out
 
-_RUN = 8  # blobs that one request names at most: they come one after the other
+_RUN = 8  # maximum blobs in one request; the service sends them one after another
 
 _P = TypeVar("_P")
 _T = TypeVar("_T")
@@ -24,15 +24,15 @@ def side_by_side(
     lanes: int,
     ordered: bool = False,
 ) -> Generator[_T, None, None]:
-    """Iterate over what ``work`` yields of runs of places; leaving it ends all."""
+    """Run ``work`` on batches of places concurrently; iterate over results; closing cancels all."""
     jobs = (partial(work, run) for run in _runs(places, lanes))
     return fan_out(jobs, size=lambda _: 0, workers=lanes, ordered=ordered, cancel=token)
 
 
 def _runs(places: Sequence[_P], lanes: int) -> list[Sequence[_P]]:
-    """Cut places into runs for so many workers, about one request each.
+    """Divide places into batches for ``lanes`` workers, about one request each.
 
-    No run has one place unless there is only one: a blob alone would be requested twice.
+    No batch has a single place unless there is only one: a single blob takes two requests.
     """
     total = len(places)
     number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))

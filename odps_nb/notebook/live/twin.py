@@ -1,6 +1,6 @@
-"""Shows a static view, and the widget that hides it while the kernel answers.
+"""Shows a static view, and a widget that hides it while the kernel responds.
 
-They are two outputs: one with both would show "model not found" when a trusted notebook is
+The two are separate outputs: a combined one would show "model not found" when a trusted notebook is
 reopened without its kernel, and nothing in an export.
 """
 
@@ -25,12 +25,12 @@ from odps_nb.notebook.progress.operations import Flusher
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
 )
-# What reading a message of the browser raises that is not as our script sends it.
+# Errors raised by reading a malformed message from the browser.
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def in_kernel() -> bool:
-    """Whether this is a Jupyter kernel, which can have widgets."""
+    """Whether this process is a Jupyter kernel, which supports widgets."""
     from IPython import get_ipython
 
     return getattr(get_ipython(), "kernel", None) is not None
@@ -38,10 +38,10 @@ def in_kernel() -> bool:
 
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
-    """Return the anywidget of a script, which has a style sheet of its name beside it.
+    """Return the anywidget class for a script; the style sheet is next to it with the same name.
 
-    Its state is the script, ``static_id`` (the name of the static view), and ``texts``, which have
-    nothing of the data. ``common.js`` and ``common.css`` are put before its own.
+    Its state is the script, ``static_id`` (the name of the static view) and ``texts``, which
+    contain no user data. ``common.js`` and ``common.css`` are prepended to its files.
     """
     try:
         import anywidget
@@ -58,27 +58,27 @@ def widget_class(script: Path, *texts: str) -> Any:
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     parts = {"_esm": together("js"), "_css": together("css")}
-    # By the name of the class anywidget knows which style sheet of a page is whose.
+    # anywidget identifies the style sheet of a widget by the class name.
     return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **parts})
 
 
 class LiveView:
-    """A static view and the widget beside it, whose requests are answered in threads.
+    """A static view and its widget, whose requests are handled in threads.
 
-    A subclass has a ``_script``, and a method ``_on_NAME(content, buffers)`` for each request NAME
-    of that script. Work runs in lanes: new work in a lane cancels what runs there. Nothing that
-    came from the service is widget state: it goes to the browser as messages. A subclass calls
-    ``__init__`` last: from then on `end` may be called.
+    A subclass defines ``_script``, and a method ``_on_NAME(content, buffers)`` for each request
+    NAME of that script. Work runs in lanes: new work in a lane cancels the previous work in it.
+    Data from the service is never widget state; it is sent to the browser as messages. A subclass
+    calls ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
     _lane: ClassVar[str]
     """The lane in which a malformed request is reported."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
-    """Text for cancelled work by lane; other lanes report nothing."""
+    """Text to show for cancelled work, by lane; other lanes show nothing."""
 
     def __init__(self) -> None:
-        self._id = uuid.uuid4().hex  # of the output of the static view
+        self._id = uuid.uuid4().hex  # display id of the static view
         self._is_displayed = False
         self._widget: Any = None
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class LiveView:
         end_at_exit(self)
 
     def widget(self) -> Any:
-        """Return the anywidget; raises `MissingDependencyError` without that library."""
+        """Return the anywidget; raises `MissingDependencyError` if anywidget is not installed."""
         if self._widget is None:
             texts = self._texts()
             self._widget = widget_class(self._script, *texts)(static_id=self._id, **texts)
@@ -95,12 +95,12 @@ class LiveView:
         return self._widget
 
     def _show_static(self, bundle: Mapping[str, str]) -> None:
-        """Display the static view, or replace it where it is displayed."""
-        # The live widget hides this class (common.js). Where a trusted notebook is reopened, the
+        """Display the static view, or replace it if it is already displayed."""
+        # The live widget hides this class (common.js). When a trusted notebook is reopened, the
         # style hides the next output, which says "model not found".
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made = dict(bundle)  # whose HTML is of `html.bundle` already
+        made = dict(bundle)  # its HTML already comes from `html.bundle`
         made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
         if self._is_displayed:
             output.replace(made, display_id=self._id)
@@ -115,21 +115,21 @@ class LiveView:
         output.show({**bundle, "text/plain": text})
 
     def close(self) -> None:
-        """Stop what it does, and free what it holds; the static view stays. Idempotent."""
+        """Cancel all work and free memory; the static view stays. Idempotent."""
         self.end()
         widget, self._widget = self._widget, None
         if widget is not None:
             output.close_widget(widget)
 
     def end(self) -> None:
-        """Cancel all work, for good; called when the interpreter exits, too. Idempotent."""
+        """Cancel all work permanently; also called when the interpreter exits. Idempotent."""
         with self._lock:
             self._closed, tokens = True, list(self._tokens.values())
         for token in tokens:
             token.cancel()
 
     def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
+        """Handle a message from the browser; returns immediately, never raises."""
         if not isinstance(content, Mapping):
             return
         try:
@@ -140,7 +140,7 @@ class LiveView:
             self._tell_error(self._lane, error)
 
     def _texts(self) -> Mapping[str, str]:
-        """Return the texts of the widget's state, which have nothing of the data."""
+        """Return the texts of the widget's state, which contain no user data."""
         return {}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
@@ -148,11 +148,11 @@ class LiveView:
             self._widget.send(dict(message), list(buffers))
 
     def _about(self, lane: str) -> Mapping[str, Any]:
-        """Return further items of the messages about the end of work in a lane."""
+        """Return additional items for the message that reports the end of work in a lane."""
         return {}
 
     def _tell_error(self, lane: str, error: BaseException) -> None:
-        """Tell the browser what ended the last work of a lane; called in the thread of the work."""
+        """Report to the browser the error that ended a lane's work; called in the work's thread."""
         text: str | None = str(error)
         if isinstance(error, CancelledError):
             text = self._cancelled.get(lane)
@@ -163,13 +163,13 @@ class LiveView:
             self._send({**told, **self._about(lane)})
 
     def _tell_end(self, lane: str) -> None:
-        """Tell the browser that the last work of a lane has ended."""
+        """Report to the browser that the work of a lane has ended."""
         self._send({"kind": "idle", "lane": lane, **self._about(lane)})
 
     # -- work in threads --------------------------------------------------------------------------
 
     def _run(self, lane: str, work: Callable[[CancelToken], None]) -> None:
-        """Start work, in place of what runs in the lane."""
+        """Start work in a lane, and cancel the previous work in it."""
         token = CancelToken()
         with self._lock:
             if self._closed:
@@ -177,7 +177,7 @@ class LiveView:
             before, self._tokens[lane] = self._tokens.get(lane), token
         if before is not None:
             before.cancel()
-        context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
+        context = contextvars.copy_context()  # ipykernel stores the current cell there
         thread = threading.Thread(
             target=lambda: context.run(self._work, lane, work, token),
             name=f"odps-nb-{lane}",
@@ -186,7 +186,7 @@ class LiveView:
         start_thread(thread)
 
     def _stop(self, lane: str) -> None:
-        """Cancel what runs in a lane."""
+        """Cancel the work in a lane."""
         with self._lock:
             token = self._tokens.get(lane)
         if token is not None:
@@ -197,7 +197,7 @@ class LiveView:
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # a thread has no caller: the view tells it
+        except Exception as found:  # noqa: BLE001  # no caller in this thread: the view reports it
             error = found
         with self._lock:
             is_last = self._tokens.get(lane) is token and not self._closed
@@ -210,7 +210,7 @@ class LiveView:
 
 
 class Told(Flusher):
-    """A progress listener that tells the browser how far the work of a lane is."""
+    """A progress listener that reports the progress of a lane to the browser."""
 
     def __init__(
         self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], lane: str = ""
@@ -234,4 +234,4 @@ class Told(Flusher):
         self._send(told)
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
-        pass  # what comes of the work is told by a message of its own
+        pass  # the result of the work is sent in a separate message

@@ -1,4 +1,4 @@
-"""Declares subcommands with their arguments, and parses their lines; raises one-line errors."""
+"""Declares subcommands and their arguments, and parses command lines; raises one-line errors."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WORD = re.compile(r"""\s*(=?(?:"[^"]*"|'[^']*'|\S+))""")
 _LATE_OPTION = re.compile(r"\s(--?[A-Za-z][\w-]*)(?:[\s=]+[^\s'\"]+)?$")
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
 
-#: Gives a function a parser made of the `argument` decorators below this one.
+#: Attaches an argument parser, built from the `argument` decorators, to a function.
 parsed_as: Callable[[str], Callable[[_Function], _Function]] = magic_arguments.magic_arguments
 #: Adds one argument, as `argparse.ArgumentParser.add_argument` would.
 argument: Callable[..., Callable[[_Function], _Function]] = magic_arguments.argument
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
-    """Return a decorator that applies some of them, the last one first."""
+    """Return a decorator that applies several decorators, the last one first."""
 
     def decorate(function: _Function) -> _Function:
         for one in reversed(decorators):
@@ -57,50 +57,50 @@ PARTITIONS = argument(
     help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
 )
 WHERE = argument(
-    "-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value."
+    "-w", "--where", metavar="FILTER", help="Row filter; :name inserts a variable's value."
 )
 
 
 def parser_of(function: Callable[..., Any]) -> argparse.ArgumentParser:
-    """Return the parser that `parsed_as` made."""
+    """Return the parser that `parsed_as` attached to a function."""
     return function.parser  # type: ignore[attr-defined,no-any-return]  # set by magic_arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One subcommand; ``run`` was decorated with `parsed_as`."""
+    """One subcommand; ``run`` must be decorated with `parsed_as`."""
 
     name: str
     run: Callable[[Context, argparse.Namespace, str | None], Any]
     cell: Literal["never", "optional", "required"] = "never"
     takes_text: bool = False
-    """Whether the text of the cell may be on the line instead, after the options."""
+    """Whether the text may be on the line, after the options, instead of in the cell."""
     lines: tuple[list[str], ...] = ()
-    """First words that may be on a line although the command requires a cell."""
+    """Arguments with which a command that requires a cell also works on one line."""
 
     @property
     def summary(self) -> str:
-        """The first line of its help."""
+        """The first line of the command's help."""
         return str(parser_of(self.run).description).strip().splitlines()[0]
 
     def help(self) -> str:
-        """Return usage, description and options as text."""
+        """Return the usage, description and options as text."""
         text = parser_of(self.run).format_help()
         usage, _, body = text.removeprefix("::\n\n  %").partition("\n\n")
         mark = "%%" if self.cell == "required" else "%"
         return f"{mark}{usage}\n\n{body}".rstrip()
 
     def option(self, name: str) -> argparse.Action | None:
-        """Return the option with a name such as ``-c``."""
+        """Return the option with this name (such as ``-c``), or ``None``."""
         return parser_of(self.run)._option_string_actions.get(name)
 
     def takes_value(self, option: str) -> bool:
-        """Whether a value follows an option; an unknown one may have one."""
+        """Whether a value follows an option; ``True`` for unknown options."""
         action = self.option(option)
         return action is None or action.nargs != 0
 
     def positionals(self) -> list[str]:
-        """Return the names of its positional arguments."""
+        """Return the names of the positional arguments."""
         return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
 
     def given(self, words: Sequence[str]) -> list[str]:
@@ -114,7 +114,7 @@ class Command:
         return found
 
     def option_strings(self) -> tuple[str, ...]:
-        """Return the names of its options, long forms first."""
+        """Return the names of the options, long forms first."""
         shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
         found = [name for action in shown for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
@@ -135,7 +135,7 @@ def split_line(line: str) -> list[str]:
 
 
 def without_end(line: str) -> tuple[str, bool]:
-    """Return a line without a ``# comment`` and ``;`` at its end, and whether there was a ``;``.
+    """Strip a trailing ``# comment`` and ``;`` from a line; also return whether there was a ``;``.
 
     >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
     ('orders -w \\'a = "#1"\\' -q', True)
@@ -151,7 +151,7 @@ def without_end(line: str) -> tuple[str, bool]:
 
 
 def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
-    """Split a line into the options of a command and the text behind them."""
+    """Split a line into the options of a command and the text after them."""
     known = parser_of(command)._option_string_actions
     words: list[str] = []
     place = 0
@@ -174,7 +174,7 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     """Parse the words of one subcommand; raises a one-line ``UsageError``.
 
-    Values that were not understood are never repeated in full: one might be a key.
+    Error messages never repeat unrecognised values in full, because one might be a key.
     """
     refuse_keys(words)
     parser = parser_of(command)
@@ -197,7 +197,7 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
 
 
 def refuse_keys(words: Iterable[str]) -> None:
-    """Raise ``UsageError`` for keys and tokens on a line; does not repeat them."""
+    """Raise ``UsageError`` if a line contains keys or tokens; the message does not repeat them."""
     for word in words:
         if _SECRET.match(word) or _USERINFO.match(word):
             raise UsageError(
@@ -215,7 +215,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where: str) -> None:
-    """Raise a one-line ``UsageError`` for the first name that is not known."""
+    """Raise a one-line ``UsageError`` for the first unknown name."""
     names = list(known)
     folded = {name.casefold() for name in names}
     for name in given:
@@ -224,7 +224,7 @@ def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where:
 
 
 def parse_columns(text: str | None) -> list[str] | None:
-    """Parse ``a,b,c``; ``None`` means all."""
+    """Parse column names written as ``a,b,c``; return ``None`` (all columns) for ``None``."""
     if text is None:
         return None
     names = [name.strip().strip("`") for name in text.split(",")]
@@ -234,7 +234,7 @@ def parse_columns(text: str | None) -> list[str] | None:
 
 
 def parse_partition(text: str | None) -> PartitionSpec | None:
-    """Read ``-p key=value[,key=value]`` of a command that takes one."""
+    """Parse ``-p key=value[,key=value]`` of a command that accepts one partition."""
     try:
         return PartitionSpec.of(text) if text else None
     except ArgumentError as error:
@@ -242,7 +242,7 @@ def parse_partition(text: str | None) -> PartitionSpec | None:
 
 
 def parse_partitions(texts: list[str] | None) -> list[str] | None:
-    """Check each ``-p`` of a read: a spec, a range or ``latest``; ``None`` means all."""
+    """Validate each ``-p`` of a read (a spec, a range or ``latest``); ``None`` means all."""
     try:
         parse_choices(texts)
     except ArgumentError as error:

@@ -1,4 +1,4 @@
-"""The subcommands of ``%odps``, of which `reading`, `looking` and `spark_sql` have some."""
+"""The table of ``%odps`` subcommands, and those not in `reading`, `looking` or `spark_sql`."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ _ROOT = re.compile(r"[^\W\d]\w*")
     "target",
     nargs="?",
     metavar="PROFILE",
-    help="A profile, local (the embedded service), an endpoint URL, or a variable that holds "
-    "a connection; without one: environment, then profile file, then keyring.",
+    help="A profile, local (the embedded service), an endpoint URL, or a variable that holds a "
+    "connection. Default: environment, then profile file, then keyring.",
 )
-@argument("-o", "--output", metavar="VAR", help="Put the connection into this variable, too.")
-@argument("--project", help="The project, where the profile does not say.")
+@argument("-o", "--output", metavar="VAR", help="Also assign the connection to this variable.")
+@argument("--project", help="The project, if the profile does not set one.")
 @argument("--schema", help="The default schema.")
-@argument("--timezone", metavar="ZONE", help="Show and take times in it, e.g. Asia/Shanghai.")
-@argument("--root", metavar="DIR", help="With local: the folder that keeps its tables.")
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # put there by `magics`
+@argument("--timezone", metavar="ZONE", help="Time zone of all times, e.g. Asia/Shanghai.")
+@argument("--root", metavar="DIR", help="With local: the folder in which to store the tables.")
+@argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
 def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Connection | None:
-    """Choose the connection that the %odps magics use, and say whether the service answers.
+    """Choose the connection that the %odps magics use, and check that the service responds.
 
-    c = %odps connect gives the connection. Keys are never arguments, since
-    cells are saved: they come from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile
-    file or a keyring.
+    c = %odps connect returns the connection. Access keys are never arguments, because cells are
+    saved. They are read from the environment (ODPS_ACCESS_ID, ODPS_ACCESS_KEY, …), a profile file
+    or a keyring.
     """
     context.check_output(args.output)
     if args.root is not None and args.target != "local":
         raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, args.project, args.schema, args.timezone, args.root)
     if args.target == "local" and context.is_alive(origin):
-        connection = context.connection  # run again, the cell finds its tables again
+        connection = context.connection  # the same cell run again keeps its tables
     else:
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user has it in a variable
+        context.owned = False  # the user also has it in a variable
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
     if args.target == "local" and args.root is None:
-        facts.append("tables go with this kernel; --root DIR keeps them")
+        facts.append("tables are deleted when this kernel ends; --root DIR keeps them")
     context.show_note(" · ".join([*facts, _answer(connection)]))
     return connection if args.give else None
 
@@ -89,12 +89,12 @@ def _answer(connection: Connection) -> str:
 
     check = ask_once(connection.profile)
     if check.ok:
-        return "the service answers"
+        return "the service responds"
     return f"not usable yet: {check.found}; {check.to_do}".rstrip("; ")
 
 
 def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection, bool]:
-    """Return the connection for these arguments, and whether we close it."""
+    """Return the connection for these arguments, and whether the magics must close it."""
     import odps_nb
     from odps_nb.access.connection import Connection
 
@@ -115,7 +115,7 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
 def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Explorer:
     """Page through a table; filter, sort, search and describe it.
 
-    view = %odps explore TABLE gives its handle.
+    view = %odps explore TABLE returns the explorer object.
     """
     table = context.connection.table(args.table)
     if args.partition is None and args.where is None:
@@ -130,15 +130,15 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
     "-c",
     "--column",
     metavar="COLUMN",
-    help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
+    help="The BLOB column, or a path such as pages.element.image; required if there are several.",
 )
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
 @PARTITIONS
 @WHERE
-@argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
-@argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")
-@argument("--render", action="store_true", help="Draw HTML in a sandbox; no widget.")
-@argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
+@argument("--view", choices=("grid", "list"), default="grid", help="Layout: grid or list.")
+@argument("--mime", metavar="TYPE", help="Only blobs of this detected media type, e.g. image/.")
+@argument("--render", action="store_true", help="Render HTML in a sandbox; without the widget.")
+@argument("--save", metavar="DIR", help="Save the files into this folder; never overwrites files.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery.page import mimebundle
@@ -169,7 +169,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return whether the bytes of a blob are of a type, whatever was declared; one request each."""
+    """Return a filter on the media type detected from a blob's bytes; one request per blob."""
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance
@@ -180,26 +180,26 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 @parsed_as("odps write")
 @argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
 @TABLE
-@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
-@argument("--create", action="store_true", help="Make the table if it is not there.")
-@argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
-@argument("--index", action="store_true", help="Write the index of pandas data as columns.")
-@argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
-@argument("--resume", action="store_true", help="Of a folder: go on where a call ended early.")
-@argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
-@argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write to.")
+@argument("--create", action="store_true", help="Create the table if it does not exist.")
+@argument("--partitioned-by", metavar="A,B", help="With --create: the partition columns.")
+@argument("--index", action="store_true", help="Also write a pandas index as columns.")
+@argument("--pattern", metavar="GLOB", action="append", help="For a folder: only files like *.jpg.")
+@argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
+@argument("--overwrite", action="store_true", help="Replace the table's or partition's contents.")
+@argument("--overwrite-partitions", action="store_true", help="Replace partitions that get rows.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Write a variable, or the files of a folder, into a table in one commit: all or nothing.
+    """Write a variable, or the files of a folder, to a table in one atomic commit.
 
-    A folder becomes a table of its files, made if it is not there: path, name, size, mime_type,
-    modified, content.
+    A folder is written as a table of its files, created if it does not exist, with the columns
+    path, name, size, mime_type, modified and content.
     """
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
     if folder is None:
-        reading.refuse(args, "pattern", "resume", why="it is for a folder")
+        reading.refuse(args, "pattern", "resume", why="it only applies to a folder")
         return context.connection.table(args.table).write(
             value,
             partition=args.partition,
@@ -209,8 +209,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             index=args.index or None,
             progress=context.listener(quiet=args.quiet),
         )
-    reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
-    reading.refuse(args, "index", why="it is for pandas data")
+    reading.refuse(args, "partitioned_by", why="use -p KEY=VALUE for a folder")
+    reading.refuse(args, "index", why="it only applies to pandas objects")
     return context.connection.table(args.table).write_files(
         folder,
         pattern=args.pattern or "*",
@@ -222,14 +222,14 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder, or the value of the variable; a variable may hold a folder, too."""
+    """Return the folder, or the value of the variable; a variable may also hold a folder's path."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None
     root = _ROOT.match(name)
     if root and root[0] != name and root[0] in context.variables:
         raise UsageError(
-            f"{name!r} is an expression: assign it to a variable, and write that variable"
+            f"{name!r} is an expression: assign it to a variable, then write that variable"
         )
     if not name.isidentifier():
         raise UsageError(f"there is no folder {name!r}")
@@ -239,42 +239,42 @@ def _source(context: Context, name: str) -> tuple[Path | None, Any]:
 def _is_folder(value: str | Path) -> bool:
     try:
         return Path(value).expanduser().is_dir()
-    except (OSError, RuntimeError, ValueError):  # no path at all, or one of an unknown home
+    except (OSError, RuntimeError, ValueError):  # not a path, or the home folder of an unknown user
         return False
 
 
 @parsed_as("odps status")
 def status(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List running and finished operations, with session and request ids."""
+    """List running and finished operations with their session and request ids."""
     return context.operations.listing()
 
 
 @parsed_as("odps cancel")
 @argument("number", metavar="ID", type=positive, help="The id that %%odps status shows.")
 def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Cancel an operation that runs in the background."""
+    """Cancel a background operation."""
     operation = context.operations.find(args.number)
     if operation is None:
         raise UsageError(f"no operation has the id {args.number}; see %odps status")
     if operation.tracker.snapshot().phase.is_final:
-        raise UsageError(f"operation {args.number} has ended already")
+        raise UsageError(f"operation {args.number} has already ended")
     if operation.cancel is None:
         raise UsageError(
             f"operation {args.number} runs in its cell: interrupt the kernel (press I, I)"
         )
     operation.cancel()
-    context.show_note(f"operation {args.number} is being stopped")
+    context.show_note(f"cancelling operation {args.number}")
 
 
 @parsed_as("odps traceback")
 def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> None:
-    """Show the full traceback of the last error of odps_nb."""
+    """Show the full traceback of the last error raised by odps_nb."""
     context.show_text(context.last_traceback() or "odps_nb has raised no error so far")
 
 
 @parsed_as("odps doctor")
 def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """Check installation, Java and connection, and say how to fix problems."""
+    """Check the installation, Java and the connection, and suggest fixes."""
     from odps_nb.access.doctor import examine
 
     states = {"ok": "ok", "optional": "–", "bad": "fix"}

@@ -1,7 +1,7 @@
-"""Tab completion in ``%odps``, and a cache of the names that it offers.
+"""Tab completion for ``%odps``, and a cache of table, column and partition names.
 
-A lookup returns the names known so far, and lets a thread ask for newer ones. Only for names that
-were never asked for it waits, at most ``patience`` seconds.
+A lookup returns the cached names and refreshes them in a background thread. It waits (at most
+``patience`` seconds) only the first time that a name list is requested.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 Lookup = Callable[[str, str], Sequence[str]]
-"""Returns ``"tables"`` (of ``""``), or the ``"columns"`` or ``"partitions"`` of a table."""
+"""Returns the ``"tables"`` (table ``""``), or the ``"columns"`` or ``"partitions"`` of a table."""
 _Key = tuple[str, str]
 
-# "%odps read ord", also after an assignment and as the first line of a cell.
+# Matches "%odps read ord", also after an assignment and on the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
 _WORD = re.compile(r"[^\s,(]*$")
 _FILTER = re.compile(r"""(?:-w|--where)[\s=]+(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$""")
@@ -44,7 +44,7 @@ _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Completions that may replace ``fragment``, the text right before the cursor."""
+    """Completions for ``fragment``, the text immediately before the cursor."""
 
     fragment: str
     words: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The names to choose from; the callables are called only when they are needed.
+    """The names that can be completed; the callables are called only when needed.
 
-    ``variables`` are the user's; ``tables_of`` is of a variable that holds a connection.
+    ``tables_of`` returns the table names of the connection in a variable.
     """
 
     commands: Mapping[str, Command]
@@ -66,7 +66,7 @@ class Known:
 
 
 def complete(before: str, known: Known, after: str = "") -> Candidates | None:
-    """Return the completions between ``before`` and ``after``; ``None`` where they are not ours."""
+    """Return completions between ``before`` and ``after``; ``None`` outside ``%odps``."""
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:
@@ -100,7 +100,7 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
 
 
 def _in_python(line: str, known: Known) -> Candidates | None:
-    """Complete ``odps.table("…`` where the variable is a connection."""
+    """Complete ``odps.table("…`` if the variable ``odps`` holds a connection."""
     match = _TABLE_CALL.search(line)
     if match is None:
         return None
@@ -141,7 +141,7 @@ def _table_of(command: Command | None, args: Sequence[str]) -> str | None:
 
 
 def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | None:
-    """Complete in the body of a cell: columns of the table, or names of an SQL query."""
+    """Complete in the body of a cell: column names of a filter, or names in a SQL query."""
     words, names = rest.split(), known.names
     match = _WORD.search(body)
     fragment = match[0] if match else ""
@@ -154,10 +154,10 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
         return None
     if _SQL_TABLE.search(body):
         return _among(fragment, names("tables", ""), "class")
-    # the tables of a query often follow the cursor: select am… from orders
+    # in "select am… from orders" the table comes after the cursor
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # of an alias
+    if "." in fragment:  # a column of an alias
         return _among(fragment.rpartition(".")[2], columns)
     return _among(fragment, [*columns, *names("tables", "")])
 
@@ -165,13 +165,13 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:
     folded = fragment.casefold()
     fitting = (word for word in words if word.casefold().startswith(folded))
-    # a name of the service that has a line break would put a line of its own into the cell
+    # a name with a line break would insert an additional line into the cell
     found = dict.fromkeys(word for word in fitting if word.isprintable())
     return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
 
 
 def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
-    """Return an IPython matcher (API 2) that asks with the text before and after the cursor."""
+    """Return an IPython matcher (API 2) that passes the text around the cursor to ``ask``."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
     @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # IPython's own
@@ -183,8 +183,8 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
         found = ask("\n".join(before), "\n".join(after))
         if found is None:
             return {"completions": [], "suppress": False}
-        # Python names and files make no sense as arguments of ours, nor before ours are known; but
-        # IPython suppresses nothing for a matcher without words: so return what is typed
+        # Suppress IPython's own completions (Python names and files). IPython ignores the
+        # suppression if a matcher returns no words, so return the typed text.
         words = found.words or (found.fragment,)
         return {
             "completions": [SimpleCompletion(text=word, type=found.kind) for word in words],
@@ -197,7 +197,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
 
 
 class NameCache:
-    """Names of tables, columns and partitions; fetched again after ``ttl`` seconds."""
+    """Cache of table, column and partition names; refreshes entries older than ``ttl`` seconds."""
 
     def __init__(
         self,
@@ -217,28 +217,28 @@ class NameCache:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Start a new thread when needed: threads do not survive a fork."""
+        """Reset the thread after a fork, which it does not survive; the next lookup starts one."""
         self._answered = threading.Condition()
         self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def look_up(self, kind: str, of: str = "") -> tuple[str, ...]:
-        """Return the names known now; see `Lookup`."""
+        """Return the cached names; see `Lookup`."""
         key = (kind, of)
         with self._answered:
             self._ask(key)
             if self._patience and not self._closed and key not in self._waited:
-                self._waited.add(key)  # once: a service that hangs must not hold up every Tab
+                self._waited.add(key)  # a slow service must not delay every Tab
                 self._answered.wait_for(lambda: key in self._answers, self._patience)
             return self._known.get(key, ())
 
     def prefetch(self) -> None:
-        """Ask for the table names, without waiting for them."""
+        """Start fetching the table names, without waiting for them."""
         with self._answered:
             self._ask(("tables", ""))
 
     def known(self, kind: str, of: str) -> tuple[str, ...] | None:
-        """Return names younger than ``ttl``, waiting for those being fetched, else ``None``."""
+        """Return names younger than ``ttl``, waiting if a fetch is running; otherwise ``None``."""
         key = (kind, of)
         with self._answered:
             asked = self._asked.get(key)
@@ -248,13 +248,13 @@ class NameCache:
             return self._known.get(key)
 
     def remember(self, kind: str, of: str, names: Sequence[str]) -> None:
-        """Take over names that someone else asked for."""
+        """Add names that were fetched elsewhere to the cache."""
         with self._answered:
             self._asked[kind, of] = self._clock()
             self._put((kind, of), names)
 
     def close(self) -> None:
-        """Stop the thread, after its present request if it waits for one. Idempotent."""
+        """Stop the thread after its current request, if any. Idempotent."""
         with self._answered:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -269,7 +269,7 @@ class NameCache:
         self._answered.notify_all()
 
     def _ask(self, key: _Key) -> None:
-        """Let the thread ask if that was never done or long ago; called under the lock."""
+        """Queue a fetch if the names are missing or expired. The caller holds the lock."""
         now = self._clock()
         asked = self._asked.get(key)
         if self._closed or (asked is not None and now - asked < self._ttl):
@@ -285,6 +285,6 @@ class NameCache:
             try:
                 found = self._fetch(*key)
             except OdpsNbError:
-                found = None  # completion has nothing to say then; a command would show the error
+                found = None  # completion then offers no names; a command would show the error
             with self._answered:
                 self._put(key, found)

@@ -1,4 +1,4 @@
-"""The state that subcommands share: connection, variables, output."""
+"""State shared by the subcommands: connection, variables and output."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from odps_nb.notebook.magics.magics import OdpsMagics
 
 PATIENCE = 0.6
-"""Seconds that a first Tab waits for names; JupyterLab gives up after one."""
+"""Maximum seconds that the first Tab waits for names; JupyterLab gives up after one second."""
 
 
 class Context:
-    """Connection, variables and output of the magics of one kernel.
+    """Connection, variables and output of the magics in one kernel.
 
-    Owns the connection that ``%odps connect`` opened, and the caches of names. ``owned``: whether
-    the connection is closed when another replaces it. ``cache``: the names for completion and the
-    sidebar; ``None`` before there is a connection.
+    Owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
+    close the connection when another replaces it. ``cache``: the names for completion and the
+    sidebar; ``None`` until there is a connection.
     """
 
     def __init__(self, magics: OdpsMagics) -> None:
@@ -51,7 +51,7 @@ class Context:
 
     @property
     def connection(self) -> Connection:
-        """The connection of the last ``%odps connect``; made from the environment if none was."""
+        """The connection of ``%odps connect``; without one, a new one from the environment."""
         if self._connection is None:
             self.use(_from_settings(), owned=True)
         assert self._connection is not None  # set by use()
@@ -60,14 +60,14 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
+        """Use this connection from now on; ``origin`` holds the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
         self.cache.prefetch()  # so that the first Tab already knows the tables
 
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
-        """Whether the current connection has the same arguments and still works."""
+        """Whether the current connection was opened with the same arguments and is still usable."""
         if self._connection is None or self._origin != origin:
             return False
         try:
@@ -77,17 +77,17 @@ class Context:
         return True
 
     def suggest_table(self, error: NotFoundError, name: str) -> None:
-        """Add the most similar table name to the hint, if one is known without a request."""
+        """Add the most similar table name to the hint, if the cache holds one."""
         if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
             near = suggest(name, self.names("tables", "")).removeprefix("; ")
             error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
     def names(self, kind: str, of: str) -> Sequence[str]:
-        """Return names for completion, see `Lookup`; none without a connection."""
+        """Return names for completion (see `Lookup`); no names if there is no connection."""
         return () if self.cache is None else self.cache.look_up(kind, of)
 
     def show_page(self, instance_id: str) -> None:
-        """Display the address of the page of a SQL instance, where the service has such pages."""
+        """Display the URL of the SQL instance's web page, if the service has such pages."""
         from odps_nb.client.sql.result import console_of, job_page
 
         storage = self.connection._storage
@@ -97,7 +97,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of a connection in a variable; ``None`` if it holds none."""
+        """Return the table names of the connection in a variable; ``None`` if there is none."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)
@@ -110,12 +110,12 @@ class Context:
                 self._others[1].close()
             try:
                 self._others = value, NameCache(_names_of(value), patience=PATIENCE)
-            except StateError:  # it is closed
+            except StateError:  # the connection is closed
                 return None
         return self._others[1].look_up("tables")
 
     def close(self) -> None:
-        """Close the connection, if it is owned, and the caches of names. Idempotent."""
+        """Close the name caches, and the connection if it is owned. Idempotent."""
         self._let_go()
         if self._others is not None:
             self._others[1].close()
@@ -132,7 +132,7 @@ class Context:
 
     @contextmanager
     def inside(self, local: Mapping[str, Any]) -> Iterator[None]:
-        """Make local variables of the calling scope visible during one call."""
+        """Make the local variables of the calling scope visible during one call."""
         before, self._local = self._local, local
         try:
             yield
@@ -141,7 +141,7 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables, local ones first, without what IPython put there (``open``, …)."""
+        """The user's variables, local ones first, without those of IPython (``open``, …)."""
         theirs, known = self.shell.user_ns_hidden, vars(builtins)
         return {
             name: value
@@ -150,7 +150,7 @@ class Context:
         }
 
     def variable(self, name: str) -> Any:
-        """Return the value of a variable, or raise a one-line error with the most similar name."""
+        """Return a variable's value, or raise a one-line error that suggests a similar name."""
         known = self.variables
         if name not in known:
             shown = [one for one in known if not one.startswith("_")]
@@ -168,7 +168,7 @@ class Context:
 
     @staticmethod
     def check_output(name: str | None) -> None:
-        """Raise ``UsageError`` if ``name`` cannot be a variable."""
+        """Raise ``UsageError`` if ``name`` is not a valid variable name."""
         if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
             raise UsageError(f"-o {name}: not a valid variable name")
 
@@ -191,7 +191,7 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that outlives its cell; a terminal shows none."""
+        """Return a listener for an operation that outlives its cell; terminals show nothing."""
         from odps_nb.notebook.progress.cards import CardListener
 
         listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)
@@ -206,13 +206,13 @@ class Context:
 
     @staticmethod
     def show_note(text: str) -> None:
-        """Display a line in small type."""
+        """Display a line of small text."""
         style = "font-size:85%;opacity:.75"
         output.show(bundle(f'<div style="{style}">{escape(text)}</div>', text))
 
 
 def _from_settings() -> Connection:
-    """Connect as environment and profile file say."""
+    """Connect with the settings of the environment and the profile file."""
     import odps_nb
 
     try:
@@ -228,8 +228,8 @@ def _from_settings() -> Connection:
 
 
 def _names_of(connection: Connection) -> Lookup:
-    """Return what asks a connection for names, for `NameCache` (called in its thread)."""
-    # Made here, with all that it imports: in the thread it could meet another's import.
+    """Return the function with which `NameCache` fetches names (called in its thread)."""
+    # Load the modules now: an import in the thread could deadlock with another import.
     connection._storage  # noqa: B018
 
     def fetch(kind: str, table: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The subcommands that look at what there is: tables, columns, partitions."""
+"""The subcommands that list tables, columns and partitions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from odps_nb.wire.control import TableInfo
 
 MAX_DESCRIBED = 40
-"""Tables whose rows, size and comment are asked for; of more only the names are shown."""
+"""Maximum number of tables listed with rows, size and comment; longer lists show names only."""
 
 _LANES = 8
 
 
 @parsed_as("odps tables")
-@argument("pattern", nargs="?", metavar="PATTERN", help="Only names like this, e.g. ord*.")
+@argument("pattern", nargs="?", metavar="PATTERN", help="Only names that match, e.g. ord*.")
 def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the tables of the project; up to 40 with rows, size, partition columns and comment.
+    """List the project's tables; up to 40 with rows, size, partition columns and comment.
 
-    names = %odps tables gives a sequence of rows, each with the name first.
+    names = %odps tables returns a sequence of rows whose first item is the table name.
     """
     names = [str(name) for name in context.connection.tables(args.pattern)]
     if len(names) > MAX_DESCRIBED:
         return Listing(headers=("table",), rows=tuple((name,) for name in names))
-    nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
+    nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
     described = _described(context.connection, names)
     rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
@@ -48,13 +48,13 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]
     def describe(name: str) -> tuple[str, ...]:
         try:
             return _facts(fetch_table(storage, connection.profile.table(name)))
-        except OdpsNbError:  # dropped meanwhile, or not ours to look at: the name is shown
+        except OdpsNbError:  # dropped meanwhile, or no permission: show the name only
             return ("", "", "", "")
 
     pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
     try:
         return list(pool.map(describe, names))
-    finally:  # an interrupt does not wait for what hangs
+    finally:  # after an interrupt, do not wait for requests that hang
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -68,20 +68,20 @@ def _facts(info: TableInfo) -> tuple[str, ...]:
 def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
     """Show the columns, partition columns and size of a table.
 
-    table = %odps schema TABLE gives its handle.
+    table = %odps schema TABLE returns the table object.
     """
     table = context.connection.table(args.table)
-    table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
+    table.info  # noqa: B018  # fetched now, so that a missing table fails in this cell
     return table
 
 
 @parsed_as("odps partitions")
 @TABLE
-@argument("-p", "--partition", metavar="KEY=VALUE", help="Only those inside of this one.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="Only partitions inside this one.")
 def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the partitions of a table, with rows, size and time of the last change.
+    """List the partitions of a table with rows, size and time of the last change.
 
-    found = %odps partitions TABLE gives a sequence of rows; found[0][0] can be passed to -p.
+    found = %odps partitions TABLE returns a sequence of rows; found[0][0] can be passed to -p.
     """
     from odps_nb.access.checks import check_partition
 
@@ -105,7 +105,7 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
 def _without_empty(
     headers: tuple[str, ...], rows: tuple[tuple[str, ...], ...], empty: str
 ) -> Listing:
-    """Return a listing without the columns of which the service says nothing."""
+    """Return a listing without the columns for which the service reports no values."""
     told = [i for i in range(len(headers)) if i == 0 or any(row[i] for row in rows)]
     return Listing(
         headers=tuple(headers[i] for i in told),

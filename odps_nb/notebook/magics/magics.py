@@ -1,4 +1,4 @@
-"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand."""
+"""The magics ``%odps`` and ``%%odps``: their settings, and the dispatch to subcommands."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import RESULT_TYPES
 from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 
-# "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
+# "%odps read?" shows the help of that subcommand; IPython would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
 _CONNECT = re.compile(r"%odps\s+connect\b(?!\s+--give\b)")
 
 
 def _overview() -> str:
-    lines = ["Tables and blobs of MaxCompute in this notebook.", ""]
+    lines = ["Work with MaxCompute tables and blobs in this notebook.", ""]
     for command in COMMANDS.values():
         mark = "%%odps" if command.cell == "required" else "%odps"
         lines.append(f"    {mark + ' ' + command.name:<16} {command.summary}")
@@ -62,33 +62,33 @@ class OdpsMagics(Magics):
     """Settings of odps_nb in this notebook."""
 
     result_type = Enum(
-        RESULT_TYPES, default_value="pandas", help="What a read or query returns without -t."
+        RESULT_TYPES, default_value="pandas", help="Result type of a read or query without -t."
     ).tag(config=True)
     limit = Integer(
         None,
         allow_none=True,
         min=1,
-        help="Rows that a read or query returns without -n; None: all.",
+        help="Maximum rows that a read or query returns without -n; None: all.",
     ).tag(config=True)
     ask_above = Integer(
         256 * 1024 * 1024,
         allow_none=True,
         min=1,
-        help="Bytes beyond which %odps read asks for -n, -p, -w or --all; None: never.",
+        help="Size in bytes above which %odps read requires -n, -p, -w or --all; None: no limit.",
     ).tag(config=True)
     progress = Enum(
         ("auto", "html", "text", "none"),
         default_value="auto",
-        help="auto: a card in a notebook, a line in a terminal; or html, text, none.",
+        help="auto (a card in a notebook, a line in a terminal), html, text or none.",
     ).tag(config=True)
     refresh_hz = Float(
-        MAX_HZ, min=0.1, max=MAX_HZ, help="Updates of a progress card per second, at most 5."
+        MAX_HZ, min=0.1, max=MAX_HZ, help="Updates of a progress card per second; at most 5."
     ).tag(config=True)
     max_output_bytes = Integer(
-        2 * 1024 * 1024, min=1024, help="Bytes of previews that one cell may put into its output."
+        2 * 1024 * 1024, min=1024, help="Maximum bytes of previews in the output of one cell."
     ).tag(config=True)
     preview_rows = Integer(10, min=1, help="Rows of %odps head without -n.").tag(config=True)
-    traceback = Bool(default_value=False, help="Show full tracebacks of errors of odps_nb.").tag(
+    traceback = Bool(default_value=False, help="Show full tracebacks of odps_nb errors.").tag(
         config=True
     )
 
@@ -103,7 +103,7 @@ class OdpsMagics(Magics):
         self._replaced: dict[str, Any] = {}
 
     def options(self) -> Options:
-        """Return the present settings."""
+        """Return the current settings."""
         return Options(**{one.name: getattr(self, one.name) for one in fields(Options)})
 
     @no_var_expand
@@ -112,7 +112,7 @@ class OdpsMagics(Magics):
     def odps(
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Any:
-        """Work with tables and blobs; see the overview below."""
+        """Work with MaxCompute tables and blobs; see the overview below."""
         bare, is_silent = without_end(line)
         name, *more = bare.split(None, 1) or [""]
         if name in ("", "-h", "--help") or bare == "help":
@@ -121,7 +121,7 @@ class OdpsMagics(Magics):
         after = more[0] if more else ""
         if name == "help":
             name, after = after.split()[0], "--help"
-        refuse_keys(line[len(bare) :].split())  # also in a comment
+        refuse_keys(line[len(bare) :].split())  # keys in a comment are refused, too
         command = COMMANDS.get(name)
         if command is None:
             refuse_keys(after.split())
@@ -148,7 +148,7 @@ class OdpsMagics(Magics):
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
-                f"{what} was stopped by an interrupt", hint="run the cell again to start over"
+                f"{what} was interrupted", hint="run the cell again to start over"
             ) from None
 
     @staticmethod
@@ -164,10 +164,10 @@ class OdpsMagics(Magics):
         what = "query" if command.takes_text else "cell"
         raise UsageError(f"%odps {name} needs a {what}: {here} %%odps {name} and the text below")
 
-    # -- what %load_ext installs and %unload_ext takes out ------------------------------------
+    # -- installed by %load_ext and removed by %unload_ext ------------------------------------
 
     def install(self) -> None:
-        """Register magics, completion, help and error hook; called once by `load`."""
+        """Register the magics, completion, help and error hook; called once by `load`."""
         tables = self.shell.magics_manager.magics
         self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
         self.shell.register_magics(self)
@@ -206,13 +206,13 @@ class OdpsMagics(Magics):
 
 
 def load(ipython: Any) -> None:
-    """Install the magics, completion and error hook in this IPython, if they are not."""
+    """Install the magics, completion and error hook in this IPython, unless already installed."""
     if "OdpsMagics" not in ipython.magics_manager.registry:
         OdpsMagics(ipython).install()
 
 
 def unload(ipython: Any) -> None:
-    """Remove what `load` installed, and close the connection that the magics opened."""
+    """Remove what `load` installed, and close the connection opened by the magics."""
     magics = ipython.magics_manager.registry.get("OdpsMagics")
     if magics is not None:
         magics.uninstall()
@@ -224,7 +224,7 @@ def _profiles() -> tuple[str, ...]:
     try:
         return profile_names(os.environ)
     except OdpsNbError:
-        return ()  # a broken profile file is %odps connect's to report, not Tab's
+        return ()  # %odps connect reports a broken profile file; completion does not
 
 
 OdpsMagics.odps.__doc__ = _overview()
@@ -238,17 +238,17 @@ def _help_line(lines: list[str]) -> list[str]:
 
 
 class _Assigned(MagicAssign):
-    """Edits ``name = %odps …`` before IPython makes it a call.
+    """Edits ``name = %odps …`` before IPython transforms it into a call.
 
-    ``c = %odps connect`` returns the connection, which a line without an assignment would display
-    as well as its note. A semicolon at the end does not hide an assigned value.
+    ``c = %odps connect`` returns the connection; without an assignment only a note is displayed. A
+    trailing semicolon does not suppress an assigned value.
     """
 
     priority = 0
 
     @classmethod
     def find(cls, tokens_by_line: Any) -> Any:
-        """Find the first assignment that needs an edit; text inside quotes is one token."""
+        """Find the first assignment that needs an edit; text in quotes never matches."""
         for tokens in tokens_by_line:
             found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # IPython's own
             if found is None:
@@ -259,7 +259,7 @@ class _Assigned(MagicAssign):
         return None
 
     def transform(self, lines: list[str]) -> list[str]:
-        """Return the lines with that one edited."""
+        """Return the lines with that assignment edited."""
         line = lines[self.start_line]
         edited = line[: self.start_col] + _assigned(line[self.start_col :])
         return [*lines[: self.start_line], edited, *lines[self.start_line + 1 :]]
@@ -273,7 +273,7 @@ def _assigned(magic: str) -> str:
 
 
 def _caller_locals() -> Mapping[str, Any]:
-    """Return the local variables at a cell magic; IPython passes its globals only."""
+    """Return the local variables where a cell magic was called; IPython passes only the globals."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
         frame = frame.f_back

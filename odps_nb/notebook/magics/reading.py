@@ -42,53 +42,53 @@ if TYPE_CHECKING:
     from odps_nb.wire.control import SqlCost
 
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
-_TEXT = 32  # bytes of a text or another value of no fixed width, where nothing better is known
+_TEXT = 32  # assumed bytes of a value of variable width, such as a string
 
-# The dtypes of a DataFrame.
+# Options for the dtypes of a DataFrame.
 _DTYPES = together(
     argument(
         "--decimals",
         choices=get_args(Decimals),
-        help="auto (default): float64 where it holds every value, else exact; exact; float.",
+        help="DECIMAL columns: auto (default) uses float64 if it is exact; exact; float.",
     ),
     argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
 )
-# Text that is not UTF-8, and the blanks of CHAR.
+# Options for text that is not UTF-8 and for the padding of CHAR.
 _TEXTS = together(
     argument(
         "--text",
         choices=tuple(mode.value for mode in TextMode),
         default="strict",
-        help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
+        help="Text that is not UTF-8: raise an error, use U+FFFD, or return all text as bytes.",
     ),
-    argument("--char-padding", action="store_true", help="Keep the blanks at the end of CHAR(n)."),
+    argument("--char-padding", action="store_true", help="Keep the trailing spaces of CHAR(n)."),
 )
 _PICKS = together(
     TABLE, PARTITIONS, argument("-c", "--columns", metavar="A,B", help="Only these columns.")
 )
 _GIVES = together(
     argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
-    argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
-    argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
+    argument("-o", "--output", metavar="VAR", help="Assign the result to this variable."),
+    argument("-t", "--type", choices=RESULT_TYPES, help="Type of the result."),
     _TEXTS,
     _DTYPES,
-    argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
+    argument("-q", "--quiet", action="store_true", help="Show neither progress nor a note."),
 )
 
 
 @contextmanager
 def cancels(cancel: Callable[[], None]) -> Iterator[None]:
-    """Call ``cancel`` at an interrupt, so that the service stops."""
+    """Call ``cancel`` on an interrupt, so that the service stops the work."""
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
+        with suppress(OdpsNbError):  # report the interrupt, not the errors that it causes
             cancel()
         raise
 
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
-    """Return the filter of ``-w`` or of the cell, with variables bound to ``:name``."""
+    """Return the filter from ``-w`` or the cell, with ``:name`` replaced by variables' values."""
     body = cell.strip() if cell else ""
     if where and body:
         raise UsageError("write the filter in -w or in the cell, not in both")
@@ -99,7 +99,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a text by variables, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -108,7 +108,7 @@ def bound(context: Context, text: str, target: Target, timezone: Callable[[], st
         return bind(text, context.variables, timezone=zone, target=target)
 
     try:
-        write("UTC")  # a slip is told before anything connects
+        write("UTC")  # report a mistyped name before connecting
         return write(timezone())
     except (ArgumentError, ConfigError) as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
@@ -120,8 +120,8 @@ def _text(args: argparse.Namespace) -> dict[str, Any]:
 
 @parsed_as("odps head")
 @_PICKS
-@argument("-n", "--limit", metavar="N", type=positive, help="Rows; by default preview_rows.")
-@argument("-o", "--output", metavar="VAR", help="Put the rows into this variable.")
+@argument("-n", "--limit", metavar="N", type=positive, help="Rows. Default: preview_rows.")
+@argument("-o", "--output", metavar="VAR", help="Assign the rows to this variable.")
 @_DTYPES
 @_TEXTS
 def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
@@ -139,16 +139,16 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @_PICKS
 @WHERE
 @_GIVES
-@argument("--splits", metavar="N", type=positive, help="Cut the read into N splits.")
-@argument("--max-bytes", metavar="SIZE", type=parse_size, help="Stop beyond this size, e.g. 1GiB.")
-@argument("--dry-run", action="store_true", help="Plan only: splits, rows and size.")
+@argument("--splits", metavar="N", type=positive, help="Divide the read into N splits.")
+@argument("--max-bytes", metavar="SIZE", type=parse_size, help="Fail above this size, e.g. 1GiB.")
+@argument("--dry-run", action="store_true", help="Only show the plan: splits, rows and size.")
 @argument("--bg", action="store_true", help="Read in the background and return a handle.")
-@argument("--all", action="store_true", help="Read everything, however large.")
+@argument("--all", action="store_true", help="Read everything, regardless of size.")
 def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Read rows of a table; with %%odps read the cell is the filter.
+    """Read rows of a table; with %%odps read, the cell is the filter.
 
-    :name in a filter stands for the Python variable of that name, quoted safely. With --bg the
-    result is a handle with .result(), .done() and .cancel(), and -o holds that handle.
+    :name in a filter inserts the value of that Python variable, quoted safely. With --bg the result
+    is a handle with .result(), .done() and .cancel(), which -o assigns to the variable.
     """
     context.check_output(args.output)
     where = filter_of(context, args.where, cell)
@@ -173,13 +173,13 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @parsed_as("odps sql")
 @_GIVES
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
-@argument("--dry-run", action="store_true", help="Run nothing: what the service says it costs.")
+@argument("--dry-run", action="store_true", help="Only show the estimated cost.")
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Run the cell as SQL on the service; its rows arrive over the Storage API.
+    """Run the cell as SQL on the service, and read the result over the Storage API.
 
-    On one line: %odps sql -o df select count(*) from orders; the options come first.
-    :name stands for the value of the Python variable of that name, quoted safely; {name} for a
-    table or column that it names.
+    On one line, with the options first: %odps sql -o df select count(*) from orders
+    :name inserts the value of that Python variable, quoted safely; {name} inserts the table or
+    column name that the variable holds.
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
@@ -206,9 +206,9 @@ def _cost(cost: SqlCost) -> Listing:
     facts = (
         ("reads", "unknown" if size is None else format_bytes(size)),
         ("complexity", "unknown" if factor is None else f"{factor:g}"),
-        ("functions of users", "unknown" if cost.udfs is None else str(cost.udfs)),
+        ("user-defined functions", "unknown" if cost.udfs is None else str(cost.udfs)),
     )
-    caption = "sql: nothing run; the estimate of the service, which bills bytes times complexity"
+    caption = "sql: not run; this is the service's estimate (it bills bytes times complexity)"
     return Listing(headers=("cost", ""), rows=facts, caption=caption)
 
 
@@ -228,20 +228,20 @@ def _finish(
     *,
     done: str = "",
 ) -> Any:
-    """Read a scan or SQL result into the result type, now or in the background.
+    """Convert a scan or SQL result to the result type, now or in the background.
 
-    ``total`` returns the number of all rows; ``done`` is said of what has no columns.
+    ``total`` returns the total row count; ``done`` is the note for a result without columns.
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
+        refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
-        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
-        refuse(args, "bg", why="batches are read when they are iterated over")
+        refuse(args, "bg", why="batches are read during iteration")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
         return context.deliver(batches, into=args.output, note=title)
     take = partial(source.to_pandas, **_dtypes(args)) if kind == "pandas" else source.to_arrow
@@ -269,7 +269,7 @@ def _finish(
 
 
 def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what was said of the dtypes, as `Scan.to_pandas` and `Table.head` take it."""
+    """Return the dtype options as keyword arguments of `Scan.to_pandas` and `Table.head`."""
     said = {"decimals": args.decimals, "dtype_backend": args.dtype_backend}
     return {name: value for name, value in said.items() if value is not None}
 
@@ -282,7 +282,7 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
-    """Show the plan and raise a one-line error if a read without a limit is larger than asked."""
+    """Show the plan and raise a one-line error if a read without a limit is too large."""
     most = context.options().ask_above
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):
@@ -292,13 +292,13 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
         return
     output.show(_plan(scan, args.table)._repr_mimebundle_())
     raise UsageError(
-        f"{args.table} is {word} {format_bytes(size)}: say -n N for its first rows, -p or -w for "
-        "some of them, or --all; %config OdpsMagics.ask_above sets from which size on"
+        f"{args.table} is {word} {format_bytes(size)}: pass -n N for the first rows, -p or -w to "
+        "select rows, or --all; %config OdpsMagics.ask_above sets this limit"
     )
 
 
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
-    """Return the bytes of all rows of the chosen columns, and a word for how sure that is."""
+    """Return the bytes of all rows of the chosen columns, and ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
     if rows is None or not session.selects:  # the service estimates all columns
         return whole, "about"
@@ -311,7 +311,7 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
 def _plan(scan: Scan, name: str) -> Listing:
     """Return the plan of a read: opens the read session and reads no rows."""
     session = scan._opened()
-    rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
+    rows = "unknown until read (filter)" if scan.row_count is None else f"{scan.row_count:,}"
     size, word = bytes_of(session)
     facts = (
         ("rows", rows),
@@ -324,7 +324,7 @@ def _plan(scan: Scan, name: str) -> Listing:
 
 
 def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
-    """Return ``first 5 of 1,000 rows`` if a limit left rows out, or may have; else ``""``."""
+    """Return ``first 5 of 1,000 rows`` if a limit omitted rows or may have; otherwise ``""``."""
     rows = value.shape[0]
     if limit is None or rows < limit:
         return ""
@@ -335,17 +335,17 @@ def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
 
 
 def shape_of(value: Any, source: str, cut: str = "") -> str:
-    """Return ``source`` with the number of rows and columns."""
+    """Return ``source`` followed by the number of rows and columns."""
     rows, columns = value.shape
     return f"{source} · {cut or count_of(rows, 'row')} × {count_of(columns, 'column')}"
 
 
 def spark_session(context: Context) -> Any:
-    """Return the Spark session in the variable ``spark``, or start one and put it there."""
+    """Return the Spark session in the variable ``spark``, or start and assign one."""
     known = context.variables.get("spark")
     if known is not None:
         return known
-    from odps_nb import spark  # only when a user asks for -t spark
+    from odps_nb import spark  # imported only for -t spark
 
     session = spark.session()
     context.shell.user_ns["spark"] = session  # so that the user can stop it

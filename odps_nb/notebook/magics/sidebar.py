@@ -1,8 +1,8 @@
-"""Answers the JupyterLab sidebar: projects, schemas, tables and columns, as values for JSON.
+"""Serves the JupyterLab sidebar with projects, schemas, tables and columns as JSON values.
 
-The sidebar (``labextensions/`` of the repository) has its kernel evaluate `answer` as a user
-expression, which executes no cell and defines nothing. It uses the connection of the magics and
-never makes one. Table names go through the cache that completion uses, both ways.
+The sidebar (``labextensions/`` of the repository) makes the kernel evaluate `answer` as a user
+expression, which executes no cell and defines no names. It uses the connection of the magics and
+never opens one. It shares the table name cache with tab completion.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MAX_TEXT = 300
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
-    """Return what `children` finds, or a ``problem`` in lines, and ``waiting`` for a connection.
+    """Return the result of `children`, or ``problem`` lines; ``waiting``: not yet connected.
 
-    ``fresh``: ask the service even if names are in the cache.
+    ``fresh``: request names from the service even if they are in the cache.
     """
     from IPython.display import JSON
 
@@ -55,10 +55,10 @@ def children(
     *,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """Return ``projects``, ``schemas`` of a project, ``tables`` of both, or ``columns`` of a table.
+    """List the projects, a project's schemas, a schema's tables or a table's columns.
 
-    Returns ``kind`` (``tables`` for ``schemas`` of a project without any), ``items``, and for
-    tables ``prefix``, which goes before a name, and ``more``: whether some were left out.
+    The result has ``kind`` (``tables`` if a project has no schemas), ``items``, and for tables
+    ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
     """
     if kind == "projects":
         return _projects(connection)
@@ -70,7 +70,7 @@ def children(
 
 
 def _projects(connection: Connection) -> dict[str, Any]:
-    """Return all projects, that of the connection first; only that one if no other may be seen."""
+    """Return the visible projects, that of the connection first."""
     own = connection.profile.project
     try:
         others = [name for name in connection.projects() if name != own]
@@ -137,5 +137,5 @@ def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, 
 
 
 def _is_refused(error: ServiceError) -> bool:
-    """Whether the service has no such list for this key; not that it is busy or broken."""
+    """Whether the service refuses this list to this key (and is not just busy or broken)."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 429

@@ -22,23 +22,23 @@ _TITLE = "spark query"
 
 @parsed_as("odps spark")
 @argument("action", nargs="?", choices=("stop",), help="%%odps spark stop ends the session.")
-@argument("-n", "--limit", metavar="N", type=positive, help="At most N rows.")
-@argument("-o", "--output", metavar="VAR", help="Put the result into this variable.")
-@argument("-t", "--type", choices=_TYPES, help="What the result becomes; with -o: spark.")
-@argument("-q", "--quiet", action="store_true", help="Do not say what is read.")
-@argument("--dry-run", action="store_true", help="Plan only: what would be read of each table.")
+@argument("-n", "--limit", metavar="N", type=positive, help="Maximum number of rows.")
+@argument("-o", "--output", metavar="VAR", help="Assign the result to this variable.")
+@argument("-t", "--type", choices=_TYPES, help="Type of the result. Default with -o: spark.")
+@argument("-q", "--quiet", action="store_true", help="Do not show what is read.")
+@argument("--dry-run", action="store_true", help="Only show what would be read of each table.")
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.
 
     Only the columns, partitions and rows that the query needs are read. With -o the result is a
-    Spark DataFrame, which reads when it is used; without -o and -t the first rows are shown.
-    :name stands for the value of the Python variable of that name, quoted safely, {name} for a
-    table or column that it names. The Spark session is the variable spark, else the active session,
-    else a new one, which that variable then holds; the line %odps spark stop ends it.
+    Spark DataFrame, evaluated lazily; without -o and -t the first rows are shown. :name inserts the
+    value of that Python variable, quoted safely; {name} inserts the table or column name that the
+    variable holds. The Spark session is the variable spark, the active session, or a new one, which
+    is assigned to spark. %odps spark stop ends it.
     """
     if args.action == "stop":
         if cell is not None:
-            raise UsageError("%odps spark stop stands on a line of its own")
+            raise UsageError("write %odps spark stop on a line of its own")
         return _stop(context)
     context.check_output(args.output)
     text = bound(context, (cell or "").strip(), "spark", lambda: None)
@@ -50,7 +50,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.spark import explain_sql
 
     connection = context.connection
-    # A plan alone is no reason to start Spark, which takes its time.
+    # Planning does not need Spark, which is slow to start.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
     query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
@@ -65,7 +65,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _stop(context: Context) -> None:
-    """Stop the session in the variable ``spark``, and forget it."""
+    """Stop the session in the variable ``spark``, and delete the variable."""
     known = context.variables.get("spark")
     if known is None or not callable(getattr(known, "stop", None)):
         raise UsageError("there is no Spark session in the variable spark")
@@ -76,7 +76,7 @@ def _stop(context: Context) -> None:
 
 def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
-        # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
+        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
         progress = False if quiet else None
         return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow
@@ -90,7 +90,7 @@ def _plan(query: SparkQuery) -> Listing:
         headers=("table", "what is read"),
         rows=query.summary(),
         caption="nothing read yet",
-        empty="the query names no table of the service",
+        empty="the query uses no ODPS table",
     )
 
 

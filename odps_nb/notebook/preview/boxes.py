@@ -1,4 +1,4 @@
-"""Boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and where their index is."""
+"""Parses boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and locates their index."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 from odps_nb.notebook.preview.drawing import Excerpt
 
-#: Boxes that are passed in search of the index.
+#: Maximum boxes to skip in search of the index.
 _BOXES: Final = 64
 
 
 def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, begin and end of each box whose header is in ``data``."""
+    """Yield the name, start and end of each box whose header is in ``data``."""
     at = 0
     for _ in range(_BOXES):
         if at + 16 > len(data):
@@ -27,7 +27,7 @@ def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def place_of_index(excerpt: Excerpt) -> int | None:
-    """Return the byte where the index can stand at the earliest, if it was not read."""
+    """Return the earliest possible offset of the index if it was not read, otherwise ``None``."""
     if excerpt.whole or excerpt.size is None:
         return None
     found = list(boxes(excerpt.data))

@@ -1,4 +1,4 @@
-"""What a kind draws from and returns, and the HTML boxes that several kinds use."""
+"""The input and output of preview kinds, and HTML boxes shared by several kinds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 _CELL: Final = 60
 _LINE: Final = 400
 _HEADING: Final = 25  # pixels
-# what our parsers encode
+# formats that parsers encode
 _MADE: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -40,10 +40,10 @@ class Excerpt:
     """The first bytes of a blob."""
 
     data: bytes
-    whole: bool  #: Whether they are all.
-    size: int | None = None  #: Of the whole blob, if known.
-    verified: bool = False  #: Whether they are all and match their checksums.
-    room: int = 0  #: How many bytes may go into the page as they are.
+    whole: bool  #: Whether these are all bytes.
+    size: int | None = None  #: Size of the whole blob, if known.
+    verified: bool = False  #: Whether these are all bytes and match their checksums.
+    room: int = 0  #: Maximum original bytes to embed in the page.
 
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
@@ -56,12 +56,12 @@ class Drawing:
     html: Html
     facts: tuple[str, ...] = ()  #: For the caption: ``480 × 360``.
     note: str = ""  #: One line below the caption.
-    picture: str = ""  #: ``data:`` URL of its picture, for views that show it without the markup.
-    player: str = ""  #: ``data:`` URL of its sound or film, likewise.
+    picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
+    player: str = ""  #: ``data:`` URL of the sound or film, likewise.
 
 
 def framed(content: str, size: Size) -> Html:
-    """Return ``content`` in the middle of a tinted box of the tile's height."""
+    """Return ``content`` centred in a tinted box of the tile's height."""
     return element(
         "div",
         content,
@@ -71,12 +71,12 @@ def framed(content: str, size: Size) -> Html:
 
 
 def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: str = "") -> Drawing:
-    """Draw some words where there is nothing else to draw."""
+    """Draw a text for a blob without a picture."""
     return Drawing(html=framed(element("em", words, style=MUTED), size), facts=facts, note=note)
 
 
 def reason_to_show(error: MissingDependencyError | UnshowableError) -> str:
-    """Return why something is not drawn, with what to do about it."""
+    """Return the reason why something is not drawn, with the hint."""
     return f"{error}: {error.hint}" if isinstance(error, MissingDependencyError) else str(error)
 
 
@@ -97,8 +97,8 @@ def pictured(
     note: str = "",
     backdrop: bool = True,
 ) -> Drawing:
-    """Draw a picture, given as a ``data:`` URL, in the middle of a box."""
-    # an SVG may have no size of its own
+    """Draw a picture, given as a ``data:`` URL, centred in a box."""
+    # an SVG may not specify a size
     height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
     style = f"max-width:100%;{height}:{size.height}px"
     if backdrop and not source.startswith("data:image/jpeg"):
@@ -108,7 +108,7 @@ def pictured(
 
 
 def text_box(content: str, size: Size, *, label: str, wrap: bool = True) -> Html:
-    """Return text of one width in a box that scrolls."""
+    """Return monospaced text in a scrollable box."""
     wrapping = "pre-wrap;overflow-wrap:anywhere" if wrap else "pre"
     text = element(
         "pre",
@@ -121,13 +121,13 @@ def text_box(content: str, size: Size, *, label: str, wrap: bool = True) -> Html
 
 
 def source_box(text: str, size: Size, *, label: str) -> Html:
-    """Return the first lines in a box that scrolls."""
+    """Return the first lines in a scrollable box."""
     lines = text.splitlines()[: size.lines]
     return text_box("\n".join(shorten(line, _LINE) for line in lines), size, label=label)
 
 
 def card(title: str, rows: Iterable[str], size: Size) -> Html:
-    """Return a few rows of text or markup below a title, in the middle of a box."""
+    """Return a few rows of text or markup below a title, centred in a box."""
     inner = element(
         "div",
         element("div", title, style="font-weight:bold;font-size:18px"),
@@ -139,7 +139,7 @@ def card(title: str, rows: Iterable[str], size: Size) -> Html:
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
-    """Return what ``draw`` makes, below a line of ``words`` (the first one is bold) if any."""
+    """Return the result of ``draw``, below a line of ``words`` (the first in bold), if any."""
     if not words:
         return draw(size)
     line = element(
@@ -154,7 +154,7 @@ def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Ht
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:
-    """Return a table of texts, cut to the columns and the cell width that fit."""
+    """Return a table of texts, limited to the columns and cell widths that fit."""
     dots = ["…"] if len(head) > size.columns else []
     style = "padding:2px 8px;white-space:nowrap;text-align:left;background:none"
     style += f";border-bottom:{LINE}"

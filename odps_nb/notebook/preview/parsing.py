@@ -1,4 +1,4 @@
-"""Has the bytes of a blob parsed in the parser process of this kernel, and draws the answer."""
+"""Parses the bytes of a blob in the kernel's parser process, and draws the result."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _parser = at_exit(Parser())
 
 
 def parse(parser: str, data: bytes, size: Size, **options: object) -> Parsed:
-    """Parse ``data`` with one of `parsers`, or of an installed package."""
+    """Parse ``data`` with a parser from `parsers` or an installed package."""
     return _parser.parse(parser, data, {**options, "size": asdict(size)})
 
 
 def draw_parsed(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw what the parser of the kind finds."""
+    """Parse the excerpt with the parser of the kind, and draw the result."""
     parsed = parse(
         format.kind,
         excerpt.data,
@@ -42,7 +42,7 @@ def draw_parsed(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> D
 
 
 def draw_answer(parsed: Parsed, size: Size, *, name: str) -> Drawing:
-    """Draw what a parser returned, which made it with `shared.answer`."""
+    """Draw the result of a parser that returns `shared.answer`."""
     facts = tuple(shorten(fact, 60) for fact in parsed.texts("facts"))
     if parsed.data:
         source, alt = encoded_url(parsed.data), f"{name}, {' '.join(facts)}"

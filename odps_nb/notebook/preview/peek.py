@@ -1,4 +1,4 @@
-"""Reads as much of a blob as its preview needs, and no more."""
+"""Reads only the bytes of a blob that its preview needs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from odps_nb.parsing.encodings import decode
 
 
 class BlobFileLike(Protocol):
-    """An opened blob; ``read`` raises when bytes do not match their checksums."""
+    """An open blob; ``read`` raises if bytes do not match their checksums."""
 
     @property
     def verified(self) -> bool:
         """Whether all bytes arrived and matched their checksums."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end only."""
+        """Return up to ``size`` bytes; ``b""`` only at the end."""
 
     def close(self) -> None:
-        """Close the response."""
+        """Close the HTTP response."""
 
 
 class BlobLike(Protocol):
-    """What a preview needs of a blob; `odps_nb.access.blob.Blob` has it."""
+    """The blob interface that previews use; `odps_nb.access.blob.Blob` implements it."""
 
     @property
     def size(self) -> int | None:
@@ -47,15 +47,15 @@ class BlobLike(Protocol):
 def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
-    Opens and closes the blob once; reads its head, and the rest only where the kind wants the whole
+    Opens and closes the blob once; reads its head, and the rest only if the kind needs the whole
     blob and its limit allows it.
 
     Parameters
     ----------
     embed
-        Bytes that may go into a ``data:`` URL.
+        Maximum bytes to embed in a ``data:`` URL.
     alone
-        Whether it is for a large preview, for which `Kind.alone` allows more.
+        Whether the preview is large, so that the limit `Kind.alone` applies.
     """
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file)
@@ -77,7 +77,7 @@ def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Ex
 
 
 def glance(blob: BlobLike) -> tuple[Format, str]:
-    """Return the format of a blob and, of a text, its beginning; reads its head only."""
+    """Return the format of a blob and, if it is text, its beginning; reads only its head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
     text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
@@ -85,14 +85,14 @@ def glance(blob: BlobLike) -> tuple[Format, str]:
 
 
 def _look(blob: BlobLike, file: BlobFileLike) -> tuple[Format, bytes, int | None]:
-    """Return the format, the head and a byte behind it, and the size if known."""
+    """Return the format, the head plus one byte, and the size if known."""
     head = _read_up_to(file, HEAD + 1)
     size = len(head) if len(head) <= HEAD else blob.size
     return sniff(head[:HEAD], size), head, size
 
 
 def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:
-    """Return ``head`` and what follows it, up to ``count`` bytes in all, or all of ``head``."""
+    """Extend ``head`` from the file to ``count`` bytes; a longer ``head`` is returned whole."""
     parts = [head]
     count -= len(head)
     while count > 0:

@@ -1,7 +1,7 @@
-"""Finds the kinds of previews, and asks them in order what a blob is.
+"""Finds the preview kinds, and tries them in order to recognise a blob.
 
-Kinds are the files of `odps_nb.notebook.preview.kinds` and those of installed packages
-(``docs/previews.md``). What the server declares is only a label, which decides nothing.
+Kinds are the files of `odps_nb.notebook.preview.kinds` and entry points of installed packages
+(``docs/previews.md``). The declared media type is only a label and does not affect recognition.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Final
 
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
 
-#: Entry points of kinds that other packages have.
+#: Entry point group for kinds of other packages.
 GROUP: Final = "odps_nb.preview_kinds"
-# by name: its modules import this one
+# by name, because its modules import this one
 _PACKAGE: Final = "odps_nb.notebook.preview.kinds"
 
 _log = logging.getLogger("odps_nb")
 
 
 class Kinds:
-    """Kinds of previews, in the order in which they are asked.
+    """Preview kinds, in the order in which they are tried.
 
-    Raises `ValueError` for two kinds of the same name, or a brand that two of them claim.
+    Raises `ValueError` if two kinds have the same name or the same brand.
     """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
@@ -51,12 +51,12 @@ class Kinds:
         return self._by_name[name]
 
     def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Return the format of a blob of ``size`` bytes by its first `HEAD` bytes, or all."""
+        """Recognise the format of a blob of ``size`` bytes by its first `HEAD` bytes."""
         whole = size is not None and size <= len(head)
         found = self._match(Head.of(head, whole=whole, brands=self._brands))
         if found.mime != UNKNOWN:
             return found
-        # an encoding is guessed where the bytes prove nothing else
+        # guess an encoding if no format matches
         guessed = Head.of(head, whole=whole, brands=self._brands, guess=True)
         return self._match(guessed) if guessed.guessed else found
 
@@ -65,17 +65,16 @@ class Kinds:
             try:
                 if found := kind.match(head):
                     return found
-            except Exception as error:  # noqa: BLE001  # another package may raise what it likes
-                _log.warning("the preview kind %r could not look at a blob: %s", kind.name, error)
+            except Exception as error:  # noqa: BLE001  # kinds of other packages may raise anything
+                _log.warning("the preview kind %r failed to recognise a blob: %s", kind.name, error)
         raise AssertionError("the kind 'binary' matches everything")
 
 
 @cache
 def kinds() -> Kinds:
-    """Return the kinds of this package, one for each file in `kinds`, and of installed ones.
+    """Return the kinds of this package (one per file in `kinds`) and of installed packages.
 
-    A kind of another package that does not load, or takes a name or brand of another one, is left
-    out; the log says so.
+    A kind of another package that fails to load, or reuses a name or brand, is skipped and logged.
     """
     folder = importlib.import_module(_PACKAGE).__path__
     modules = (f"{_PACKAGE}.{module.name}" for module in pkgutil.iter_modules(folder))
@@ -83,20 +82,20 @@ def kinds() -> Kinds:
     for entry in sorted(entry_points(group=GROUP)):
         try:
             found = Kinds((*found, entry.load()))
-        except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
-            _log.warning("the preview kind %r is left out: %s", entry.name, error)
+        except Exception as error:  # noqa: BLE001  # other packages may raise anything
+            _log.warning("skipping the preview kind %r: %s", entry.name, error)
     return found
 
 
 def sniff(head: bytes, size: int | None = None) -> Format:
-    """Return what `Kinds.sniff` of all `kinds` says."""
+    """Recognise a format with all `kinds`; see `Kinds.sniff`."""
     return kinds().sniff(head, size)
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
-    """Return the media type of a file of ``size`` bytes by its first `HEAD` bytes, then its name.
+    """Return the media type of a file from its first `HEAD` bytes, or else from its name.
 
-    ``application/octet-stream`` where nothing is known.
+    Return ``application/octet-stream`` if unknown.
     """
     found = sniff(head, size)
     guess = mimetypes.guess_type(name)[0]
@@ -106,33 +105,33 @@ def media_type(head: bytes, size: int, name: str) -> str:
 
 
 _LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
-# Labels that promise nothing in particular contradict nothing.
+# Generic labels, which contradict no format.
 _VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
-# What others are packed in: a label may name what is inside.
+# Compressed formats: a label may name the content inside.
 _PACKED: Final = frozenset(
     {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
 )
-# What others are made of: a label that we do not know may know better.
+# Container formats: an unknown label may be more specific.
 _OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
-# Texts that browsers run, and labels that promise no more than a text.
+# Texts that browsers execute, and labels that only say "text".
 _ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
 _HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
 
 
 def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
+    """Whether the declared media type contradicts the detected format and could mislead.
 
-    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
-    bytes a text that are none, when a page that browsers run is called something else, and when a
-    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
-    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
-    text, or of a container that the format is made of (``.docx`` and ZIP).
+    It does if the declared format has identifying bytes that are missing (``image/png`` for HTML),
+    if it declares text for bytes that are not text, if it hides a page that browsers execute, or if
+    it is unknown here and of another family (``image/…``) than the detected format. Parameters
+    (``; charset=…``), case, aliases and generic labels are no contradiction, nor are other text
+    types or the container of a format (``.docx`` and ZIP).
     """
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:
         return False
     if not _LABEL.fullmatch(label):
-        return True  # it is no media type at all
+        return True  # not a media type
     named = [
         (kind.is_text, other)
         for kind in kinds()
@@ -140,7 +139,7 @@ def differs(declared: str | None, format: Format) -> bool:
         if label == other.mime or label in other.aliases
     ]
     if any(format.mime in other.aliases for _, other in named):
-        return False  # it is made of this
+        return False  # the declared container of the format
     if label.startswith("text/") or any(is_text for is_text, _ in named):
         if format.encoding:
             return format.mime in _ACTIVE and label not in _HARMLESS

@@ -1,4 +1,4 @@
-"""Values that previews and their parsers share."""
+"""Values and functions shared by previews and their parsers."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any, Final, Literal
 
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
-#: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).
+#: GUID in its header if one of its streams is video (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
-_LONGEST: Final = 400  # characters of a text in an answer
+_LONGEST: Final = 400  # maximum characters of a text in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
 )
 
-#: What the refusal of a film or a sound begins with that a browser may still play.
+#: Prefix of the error for a film or sound that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much space a preview has."""
+    """The space available to a preview."""
 
-    #: ``tile`` among others, ``row`` with its caption beside it, or ``single``.
+    #: ``tile`` (in a grid), ``row`` (with its caption beside it) or ``single``.
     layout: Literal["tile", "row", "single"]
-    width: int  #: Of a picture, in CSS pixels; likewise ``height``.
+    width: int  #: Maximum width of a picture in CSS pixels; likewise ``height``.
     height: int
-    rows: int  #: Of a table; likewise ``columns``.
+    rows: int  #: Maximum rows of a table; likewise ``columns``.
     columns: int
-    lines: int  #: Of a text.
+    lines: int  #: Maximum lines of a text.
 
     @property
     def box(self) -> str:
-        """CSS height of a box that scrolls; tiles of one gallery have the same height."""
+        """CSS height of a scrollable box; all tiles of a gallery have the same height."""
         return f"{'max-height' if self.layout == 'single' else 'height'}:{self.height}px"
 
 
@@ -46,12 +46,12 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
+    """Split a text into a set of words."""
     return frozenset(text.split())
 
 
 def length_of(seconds: float) -> str:
-    """Return a length of time: ``1:02:03``, ``2:03``, or ``0.25 s``."""
+    """Format a duration: ``1:02:03``, ``2:03``, or ``0.25 s``."""
     if seconds < 1:
         return f"{seconds:.2f} s"
     minutes, rest = divmod(int(seconds), 60)
@@ -69,10 +69,10 @@ def answer(
     rows: Iterable[Iterable[object]] = (),
     lines: Iterable[object] = (),
 ) -> tuple[dict[str, Any], bytes]:
-    """Return what a parser found, as `parsing.draw_parsed` draws it; long texts are cut.
+    """Return a parser's result for `parsing.draw_parsed`; truncates long texts.
 
-    An encoded picture is drawn, else the table of ``head`` and ``rows``, else ``lines``, these two
-    below the texts of ``heading``.
+    The picture is drawn if present, else the table of ``head`` and ``rows``, else ``lines``; table
+    and lines are below the texts of ``heading``.
     """
     texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
     found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}
@@ -90,7 +90,7 @@ def _text(value: object) -> str:
 
 
 def markup_text(markup: str) -> str:
-    """Return the text of HTML, one line for each block and row; cells are separated by tabs."""
+    """Extract the text of HTML, one line per block and table row, with tabs between cells."""
     reader = _MarkupText()
     reader.feed(markup)
     reader.close()

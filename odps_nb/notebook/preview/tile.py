@@ -1,7 +1,7 @@
-"""Draws one blob as a tile: preview and caption.
+"""Draws one blob as a tile: a preview and a caption.
 
-What is wrong with a blob (corrupt, cut, deleted) becomes a line on its tile; errors on the way to
-the service (`TransportError`, `CancelledError`) are raised.
+Defects of a blob (corrupt, truncated, deleted) are shown as a line on its tile; connection errors
+(`TransportError`) and `CancelledError` are raised.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes, shorten
 
-#: Characters of markup that one tile may have.
+#: Maximum characters of markup in one tile.
 TILE_BUDGET: Final = 512 * 1024
-#: What stands for the format of a blob that was not read.
+#: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 _CAPTION: Final = 4096  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A drawn blob and what its caption says: ``html`` is the whole tile, ``text`` its one line.
+    """A drawn blob with its caption: ``html`` is the whole tile, ``text`` a one-line summary.
 
-    ``declared`` is the media type that the uploader declared, ``size`` the bytes of the blob,
-    ``space`` how much room the tile has.
+    ``declared`` is the media type declared by the uploader, ``size`` the size of the blob in bytes,
+    ``space`` the space for the tile.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Tile:
 
     @cached_property
     def words(self) -> str:
-        """Format, facts, encoding and size."""
+        """Format, facts, encoding and size as one text."""
         what = [self.format.label, *self.drawing.facts]
         if self.format.encoding not in ("", "utf-8", "utf-8-sig"):
             name = self.format.encoding.replace("_", "-")
@@ -80,7 +80,7 @@ class Tile:
 
     @property
     def text(self) -> str:
-        """One line about the blob."""
+        """One-line summary of the blob."""
         parts = [shorten(self.name, 48), self.words]
         parts += ["verified"] if self.verified else []
         parts += [shorten(self.row, 80)] if self.row not in ("", self.name) else []
@@ -88,7 +88,7 @@ class Tile:
 
     @cached_property
     def html(self) -> Html:
-        """The drawing with its caption."""
+        """The tile: the drawing with its caption."""
         return figure(
             self.drawing.html,
             join(self._caption()),
@@ -148,20 +148,20 @@ def tile(
     Parameters
     ----------
     size
-        How much room the preview has.
+        Space for the preview.
     fallback_name
-        Its name where the uploader gave none.
+        Name to show if the uploader gave none.
     row
-        Which row it is of, and what else that says.
+        Label of the blob's row.
     keep
-        How to save it, said where only the head is shown.
+        Expression that saves the blob; shown if only its head was read.
     render
-        Draw HTML in a sandbox rather than as source.
+        Draw HTML in a sandbox instead of as source.
     budget
-        Characters of markup that it may take; over it, the head as hex and a note.
+        Maximum characters of markup; beyond it, the tile shows a hex dump of the head and a note.
     """
     try:
-        # what goes into a page as it is takes four characters for three bytes, and has a caption
+        # embedded bytes take four characters for three bytes, plus the caption
         room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
         format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
         stated, declared = blob.file_name, blob.mime_type
@@ -185,21 +185,21 @@ def tile(
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    return replace(made, drawing=small, notes=(f"too large to show: keep it with {keep}",))
+    return replace(made, drawing=small, notes=(f"too large to show: save it with {keep}",))
 
 
 def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
     """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
 
-    With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` when the service
-    gives no answer; the tile says what else is wrong with a blob.
+    With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` if the service does
+    not respond; other errors are shown on the tile.
     """
     made = tile(blob, size=SINGLE, render=render)
     return bundle(made.html, f"<Blob {made.text}>")
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:
-    """Return the tile of a blob that was not read, with the reason."""
+    """Return a tile with the reason why a blob was not read."""
     drawing = placeholder("not read", size)
     return Tile(name=name, format=UNREAD, drawing=drawing, space=size, notes=(reason,), row=row)
 
@@ -217,21 +217,21 @@ def _draw(
             raise UnshowableError("too large to look inside")
         return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
-        note = f"{error}; keep it with {keep}"
+        note = f"{error}; save it with {keep}"
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
     except (LimitExceededError, ConfigError) as error:
         note = str(error)
-    except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,
-        # and these raise what they like; the reason is shown, the other tiles live on
+    except Exception as error:  # noqa: BLE001 - decoders of other projects may raise
+        # anything for malicious bytes; show the reason, and draw the other tiles
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
-    except Exception:  # noqa: BLE001  # a text with bytes that its encoding does not have
+    except Exception:  # noqa: BLE001  # e.g. bytes that are invalid in the text's encoding
         made = binary.draw(excerpt, format, size, name=name)
     return replace(made, note=note)
 
 
 def _head_note(excerpt: Excerpt, keep: str) -> str:
     of_all = f" of {format_bytes(excerpt.size)}" if excerpt.size is not None else ""
-    return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; for all use {keep}"
+    return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; to save all: {keep}"

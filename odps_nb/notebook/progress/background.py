@@ -12,14 +12,14 @@ from typing import Any
 from odps_nb.errors import CancelledError, StateError
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-# The main thread waits in short waits, or an interrupt would have to wait for the result.
+# The main thread polls at short intervals, so that an interrupt is handled promptly.
 _POLL = 0.1
 
 
 class BackgroundResult:
-    """A handle for ``work`` that runs in a thread: wait for it, cancel it, or ``await`` it.
+    """A handle for ``work`` running in a thread; the result can be waited for or awaited.
 
-    ``cancel`` makes ``work`` raise `CancelledError` soon; called from any thread.
+    ``cancel`` makes ``work`` raise `CancelledError` soon; it may be called from any thread.
     """
 
     def __init__(self, title: str, work: Callable[[], Any], *, cancel: Callable[[], None]) -> None:
@@ -34,33 +34,33 @@ class BackgroundResult:
         start_thread(self._thread)
 
     def done(self) -> bool:
-        """Whether it has ended, with a result or an error."""
+        """Whether the work has ended, with a result or an error."""
         return self._future.done()
 
     def cancel(self) -> None:
-        """Cancel it without waiting; `result` then raises `CancelledError`. Idempotent."""
+        """Cancel the work without waiting; `result` then raises `CancelledError`. Idempotent."""
         self._stopping.set()
         self._cancel()
 
     def end(self) -> None:
-        """Cancel it, called when the interpreter exits."""
+        """Cancel the work; called when the interpreter exits."""
         if not self.done():
             self.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until it has ended and return the result.
+        """Wait until the work has ended, and return the result.
 
         Parameters
         ----------
         timeout
-            Seconds to wait; ``None``: without limit.
+            Maximum seconds to wait; ``None``: no limit.
 
         Raises
         ------
         StateError
-            When it still runs after ``timeout`` seconds.
+            If the work is still running after ``timeout`` seconds.
         OdpsNbError
-            The error that ended it.
+            The error that ended the work.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -70,7 +70,7 @@ class BackgroundResult:
                 return self._future.result()
             self._home.require(self._title)
             if self._stopping.is_set():
-                self._cancel()  # again: the first call may have come before the work could hear it
+                self._cancel()  # again: the work may not have been able to react to the first call
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
                     f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"
@@ -91,9 +91,9 @@ class BackgroundResult:
     def _run(self, work: Callable[[], Any]) -> None:
         try:
             if self._stopping.is_set():
-                raise CancelledError(f"{self._title} was stopped before it began")
+                raise CancelledError(f"{self._title} was cancelled before it began")
             value = work()
-        except BaseException as error:  # noqa: BLE001  # a thread has no caller: result() raises it
+        except BaseException as error:  # noqa: BLE001  # result() raises it in the caller's thread
             self._future.set_exception(error)
         else:
             self._future.set_result(value)

@@ -18,7 +18,7 @@ from odps_nb.terms import count_of, shorten
 
 MAX_BARS = 16
 
-# Only accents have colours of their own: text keeps the colour of the page, light or dark.
+# Only accents have fixed colours: text inherits the page's colour, light or dark.
 _ACCENT = {Phase.DONE: "#1e8e3e", Phase.CANCELLED: "#c77700", Phase.FAILED: "#d93025"}
 _RUNNING = "#1a73e8"
 _GRID = (
@@ -28,7 +28,7 @@ _GRID = (
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
-    """Return a snapshot as escaped HTML without scripts; a final one is about 1 KB."""
+    """Return a snapshot as escaped HTML without scripts (about 1 KB for a final one)."""
     accent = _ACCENT.get(snapshot.phase, _RUNNING)
     name, state = f"{snapshot.operation} {snapshot.title}", words.ending(snapshot)
     parts = [f"<div><b>{escape(name)}</b> · {escape(state)}</div>", _main_bar(snapshot, accent)]
@@ -57,17 +57,17 @@ def card_text(snapshot: ProgressSnapshot) -> str:
 def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
     share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
     if not share and snapshot.phase.is_final:
-        return ""  # it ended before any share was known: an empty bar would claim 0 %
+        return ""  # ended before the share was known: an empty bar would claim 0 %
     label = f"{snapshot.operation} {snapshot.title}"
     return _bar(share or None, label, accent, height=10, elapsed=snapshot.elapsed)
 
 
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
-    """Return a progress bar; of 0 a little is shown, never an empty 0 %.
+    """Return a progress bar; a share of 0 is drawn as a small amount, never as an empty bar.
 
-    Without a share, a block is placed by ``elapsed`` and moves when the card is redrawn: the
-    browser would animate a ``<progress>`` without a value even when the kernel is gone. One with a
-    value is invisible, for screen readers only: its track is white on dark pages.
+    Without a share, a block is positioned by ``elapsed`` and moves with each redraw, because a
+    ``<progress>`` without a value stays animated even after the kernel is gone. One with a value is
+    invisible (for screen readers only), because its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"
@@ -84,7 +84,7 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
-    """Return the part of a running card: never folded, since a redraw would close it again."""
+    """Return the details of a running card; not folded, since each redraw would fold them again."""
     parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [
@@ -100,7 +100,7 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
 
 
 def _file(one: ItemProgress, accent: str) -> str:
-    """Return how much of one file has been sent."""
+    """Return the progress bar of one file being sent."""
     label = escape(f"{shorten(one.name, 80)} · {words.sent(one)}")
     share = one.sent / one.size if one.size else 1.0
     bar = _bar(share, one.name, accent, height=6, elapsed=0.0)
@@ -108,7 +108,7 @@ def _file(one: ItemProgress, accent: str) -> str:
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the part of a final card: numbers, with ids and events folded."""
+    """Return the details of a final card: numbers, then folded ids and events."""
     summary = []
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
@@ -125,7 +125,7 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _groups(splits: Sequence[SplitProgress]) -> list[tuple[str, float | None]]:
-    """Return at most `MAX_BARS` bars (label, share); neighbouring splits share one if needed."""
+    """Return at most `MAX_BARS` bars (label, share); adjacent splits share a bar if needed."""
     if len(splits) <= MAX_BARS:
         return [(split.label, _share([split])) for split in splits]
     edges = [len(splits) * i // MAX_BARS for i in range(MAX_BARS + 1)]
@@ -143,7 +143,7 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
         return min(1.0, sum(split.rows for split in splits) / total)
     if len(splits) > 1:
         return sum(split.done for split in splits) / len(splits)
-    # Without totals a bar can say "not yet" or "at work", not how far.
+    # Without totals, a bar can only show "not started" or "running".
     return None if splits[0].rows or splits[0].wire_bytes else 0.0
 
 
@@ -163,10 +163,10 @@ class CardListener(Flusher):
         self._button: CancelButton | None = None
 
     def place(self, operation: str, title: str) -> None:
-        """Put the card into the current cell now, for an operation that outlives the cell.
+        """Display the card in the current cell now, for an operation that outlives the cell.
 
-        What a thread displays later would appear in whichever cell runs then; an update of this
-        card reaches its cell by the display id.
+        Output displayed later by a thread would appear in whichever cell is running; updates of
+        this card find its cell by the display id.
         """
         self._delay, self._lasts = 0.0, True
         if not self._is_shown():
@@ -177,7 +177,7 @@ class CardListener(Flusher):
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
         """Show the final card, if a card was shown, and join the thread."""
-        if snapshot.error and not self._lasts:  # the cell says the rest of it below the card
+        if snapshot.error and not self._lasts:  # the cell shows the full error below the card
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
         if self._lasts and self._placed:
@@ -189,12 +189,12 @@ class CardListener(Flusher):
     def _draw_again(self, snapshot: ProgressSnapshot) -> None:
         """Draw the final card again at the end of a cell.
 
-        Programs that execute notebooks hear only what is sent during a cell.
+        Programs that execute notebooks only receive messages sent while a cell runs.
         """
         registered: list[Callable[[], None]] = []
 
         def once(_: BaseException | None) -> None:
-            for remove in registered:  # a cell of another thread may end before it is here
+            for remove in registered:  # a cell in another thread may end before it is registered
                 remove()
             self._draw(snapshot)
 
@@ -212,7 +212,7 @@ class CardListener(Flusher):
 
 
 class CancelButton:
-    """A button in the current cell that calls ``cancel``; nothing without ipywidgets."""
+    """A button in the current cell that calls ``cancel``; not shown without ipywidgets."""
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
@@ -224,12 +224,12 @@ class CancelButton:
             return
         self._widget = widgets.Button(description="Cancel", tooltip="cancel this operation")
         self._widget.on_click(self._clicked)
-        # no text: a notebook that is reopened without its kernel has nothing to click at
+        # without text, nothing is shown when the notebook is reopened without its kernel
         shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
         output.show(shown, display_id=self._display_id)
 
     def remove(self) -> None:
-        """Take the button away, from any thread. Idempotent."""
+        """Remove the button; may be called from any thread. Idempotent."""
         if self._widget is not None:
             output.close_widget(self._widget)
             self._widget = None

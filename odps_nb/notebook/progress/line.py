@@ -39,7 +39,7 @@ class LineListener(Flusher):
         if self._bar is None:
             self._bar = _bar(self._file, _what(snapshot))
         bar, now = self._bar, time.time()
-        bar.start_t = now - snapshot.elapsed  # it was made later than the work began
+        bar.start_t = now - snapshot.elapsed  # the bar is created after the work began
         bar.total = snapshot.rows_total if snapshot.rows_total is not None else snapshot.items_total
         bar.n = snapshot.rows or snapshot.items
         bar.unit = " rows" if snapshot.rows or not snapshot.items else " blobs"
@@ -48,7 +48,7 @@ class LineListener(Flusher):
         told += [f"{visible(one.name)[:40]} {words.sent(one)}" for one in snapshot.moving[:1]]
         bar.set_postfix_str(", ".join(told), refresh=False)
         bar.refresh()
-        bar.last_print_t = now  # before `start_t`, tqdm takes it for never shown and ends no line
+        bar.last_print_t = now  # before `start_t`, tqdm would print no line end
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
         self._draw(snapshot)
@@ -56,7 +56,7 @@ class LineListener(Flusher):
 
 
 def _what(snapshot: ProgressSnapshot) -> str:
-    """Return operation, title and state; tqdm adds the percentage."""
+    """Return the operation, title and state; tqdm adds the percentage."""
     state = words.ending(snapshot) if snapshot.phase.is_final else snapshot.phase.value
     return visible(f"{snapshot.operation} {snapshot.title}: {state}")
 

@@ -1,4 +1,4 @@
-"""Operations: their settings, their list for ``%odps status``, and a thread that draws one."""
+"""Operations: settings, the list for ``%odps status``, and the thread that displays progress."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from odps_nb.notebook.magics.magics import OdpsMagics
 
 MAX_OPERATIONS = 50
-# Jupyter Server drops messages beyond 1000/s in all; five a second look alive and cost nothing.
+# Five updates a second look live and stay far below Jupyter Server's limit of 1000 messages/s.
 MAX_HZ = 5.0
-# What ends sooner than this (seconds) was not worth a card.
+# Operations shorter than this (seconds) show no card.
 SHOW_AFTER = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The settings; ``max_output_bytes`` limits one output."""
+    """The current settings; ``max_output_bytes`` limits the output of one cell."""
 
     result_type: str = "pandas"
     limit: int | None = None
@@ -40,7 +40,7 @@ class Options:
 
 
 def loaded_magics() -> OdpsMagics | None:
-    """Return the magics of the running IPython, or ``None`` outside of it or before load_ext."""
+    """Return the loaded magics, or ``None`` outside IPython or before ``%load_ext``."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
@@ -50,13 +50,13 @@ def loaded_magics() -> OdpsMagics | None:
 
 
 def current_options() -> Options:
-    """Return the present settings; the defaults if the magics are not loaded."""
+    """Return the current settings; the defaults if the magics are not loaded."""
     magics = loaded_magics()
     return Options() if magics is None else magics.options()
 
 
 def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-    """Add an operation to the list of the loaded magics, if they are loaded."""
+    """Add an operation to the list of the magics, if they are loaded."""
     magics = loaded_magics()
     if magics is not None:
         magics.operations.add(tracker, cancel=cancel)
@@ -64,7 +64,7 @@ def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation, and its number for ``%odps cancel``."""
+    """An operation with its number for ``%odps cancel``."""
 
     number: int
     tracker: ProgressTracker
@@ -80,10 +80,10 @@ class Operations:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        self._kept.clear()  # they belong to the parent process
+        self._kept.clear()  # the operations belong to the parent process
 
     def add(self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-        """Add an operation; the oldest is forgotten beyond `MAX_OPERATIONS`."""
+        """Add an operation; drop the oldest beyond `MAX_OPERATIONS`."""
         number = next(self._numbers)
         self._kept.append(Operation(number=number, tracker=tracker, cancel=cancel))
 
@@ -92,7 +92,7 @@ class Operations:
         return tuple(self._kept.copy())
 
     def find(self, number: int) -> Operation | None:
-        """Return the operation of that number, or ``None``."""
+        """Return the operation with this number, or ``None``."""
         return next((one for one in self.all() if one.number == number), None)
 
     def listing(self) -> Listing:
@@ -111,10 +111,10 @@ def _facts(tracker: ProgressTracker) -> tuple[str, ...]:
 
 
 class Flusher(ABC):
-    """A progress listener that draws one operation; subclasses say how.
+    """A progress listener that draws one operation; subclasses implement the drawing.
 
-    It draws after ``delay`` seconds, then as often as ``options`` say, by default those of
-    ``%config OdpsMagics``. ``on_cancel`` cancels the operation, for ``%odps cancel``.
+    It draws after ``delay`` seconds, then at the rate in ``options`` (default: ``%config
+    OdpsMagics``). ``on_cancel`` cancels the operation for ``%odps cancel``.
     """
 
     def __init__(
@@ -133,23 +133,23 @@ class Flusher(ABC):
         self._home = Home()
 
     def start(self, tracker: ProgressTracker) -> None:
-        """List the operation in ``%odps status``, and start to draw it."""
+        """List the operation in ``%odps status``, and start drawing it."""
         record(tracker, cancel=self._on_cancel)
         if not self._is_shown():
             return
-        context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
+        context = contextvars.copy_context()  # ipykernel stores the current cell there
         self._thread = threading.Thread(
             target=lambda: context.run(self._run, tracker), name="odps-nb-flusher", daemon=True
         )
         self._thread.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Draw the end if anything was drawn, and join the thread. Idempotent."""
+        """Draw the final state if anything was drawn, and join the thread. Idempotent."""
         self._final = snapshot
         if self._thread is None or not self._home.is_here:
-            return  # in a forked child the parent draws
+            return  # in a forked child: the parent draws
         self._stopped.set()
-        # After an interrupt while joining, the thread still draws the end.
+        # After an interrupt while joining, the thread still draws the final state.
         self._thread.join()
 
     def _run(self, tracker: ProgressTracker) -> None:

@@ -1,4 +1,4 @@
-"""Describes progress in words, for cards, terminal lines and ``%odps status``; escapes nothing."""
+"""Formats progress as plain text (not escaped) for cards, terminal lines and ``%odps status``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share in (0, 1] as a percentage, rounded down; ``<1 %`` in place of ``0 %``."""
+    """Return a share in (0, 1] as a percentage, rounded down; ``<1 %`` instead of ``0 %``."""
     return "<1 %" if share < 0.01 else f"{int(share * 100)} %"
 
 
 def ending(snapshot: ProgressSnapshot) -> str:
-    """Return the state, or how it ended: ``done in 3.2 s``, ``cancelled at 41 %``."""
+    """Return the state or the outcome: ``done in 3.2 s``, ``cancelled at 41 %``."""
     if snapshot.phase is Phase.DONE:
         return f"done in {format_seconds(snapshot.elapsed)}"
     share = snapshot.fraction
@@ -81,7 +81,7 @@ def sent(one: ItemProgress) -> str:
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
-    """Return the ids that support asks for: session or instance, and the ``last`` requests."""
+    """Return the ids needed for support: session or instance, and the ``last`` requests."""
     label = "instance" if snapshot.operation == "sql" else "session"
     found = [f"{label} {snapshot.session_id}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
@@ -92,7 +92,7 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return when it began and when this was drawn: a card whose kernel is gone stays so."""
+    """Return the start time and the time of drawing, which dates a card whose kernel is gone."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)
@@ -116,13 +116,13 @@ def _pace(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _round(rate: float) -> int:
-    """Round a rate to three digits, so that it does not flicker."""
+    """Round a rate to three significant digits, so that it does not flicker."""
     whole = int(rate)
     return round(whole, 3 - len(str(whole))) if whole >= 1000 else whole
 
 
 def what_was_done(sql: str) -> str:
-    """Describe the last of some statements that have no rows, e.g. ``table created``.
+    """Describe the effect of the last SQL statement, which returns no rows, e.g. ``table created``.
 
     >>> what_was_done("set a=b; create table if not exists t (id bigint);")
     'table created'

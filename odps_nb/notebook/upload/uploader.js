@@ -1,7 +1,7 @@
-// The browser's side of a file picker (uploader.py). It sends the pieces that the kernel asks for
-// and no others; see live/common.js.
+// Browser side of the file picker (uploader.py). Sends only the chunks that the kernel requests;
+// see live/common.js.
 
-const SHOWN = 100; // files that have a line of their own
+const SHOWN = 100; // maximum number of files listed
 
 function bytes(size) {
   let unit = 0;
@@ -13,11 +13,11 @@ function render({ model, el }) {
   let files = [];
   let lines = [];
   let run = 0;
-  let came = []; // bytes of each file that the kernel was sent
+  let came = []; // bytes sent to the kernel, by file
   let running = false;
   let queue = Promise.resolve();
 
-  const hide = hidesTwin(model); // once the kernel has answered
+  const hide = hidesTwin(model); // once the kernel has responded
 
   const input = h("input", {
     type: "file",
@@ -88,7 +88,7 @@ function render({ model, el }) {
     work(true, "");
     bar.value = 0;
     bar.hidden = false;
-    status.textContent = "sending to the kernel (which takes pieces while no cell runs)";
+    status.textContent = "sending to the kernel (continues only while no cell is running)";
     const told = files.map((file) => ({
       name: file.name,
       size: file.size,
@@ -112,7 +112,7 @@ function render({ model, el }) {
     lines[at].said.textContent = said;
   }
 
-  // One after the other: the kernel takes the pieces of a file in their order.
+  // Sequentially, because the kernel expects the chunks of a file in order.
   function want(piece) {
     if (running) queue = queue.then(() => give(piece));
   }
@@ -134,7 +134,7 @@ function render({ model, el }) {
 
   function busy({ text, share, done, moving }) {
     status.textContent = text;
-    bar.value = 0.5 + (share ?? 0) / 2; // the way to the kernel was the first half
+    bar.value = 0.5 + (share ?? 0) / 2; // sending to the kernel was the first half
     let at = done;
     if (moving) while (at < files.length && files[at].name !== moving[0]) at += 1;
     for (let n = 0; n < Math.min(at, lines.length); n++) show(n, files[n].size, "sent");
@@ -177,7 +177,7 @@ function render({ model, el }) {
     else if (message.run === run && heard[message.kind]) heard[message.kind](message);
   };
   model.on("msg:custom", listen);
-  // nobody answers where a notebook is reopened without its kernel
+  // no kernel responds if the notebook was reopened without one
   const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));
   return () => {
     stopSaying();

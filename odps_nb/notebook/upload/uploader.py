@@ -1,9 +1,9 @@
 """`Uploader`: the file picker of ``table.upload()``.
 
-The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
-so that neither side holds more; then all files are written in one commit, in a thread. The saved
-notebook keeps a card that says what was written. What a browser says of a file is untrusted text:
-it never names a file of this machine.
+The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time,
+which bounds the memory on both sides. A thread then writes all files in one commit. The saved
+notebook keeps a card with a summary. File names from the browser are untrusted text and are never
+used as local paths.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
     from odps_nb.terms import TableName
 
 PIECE = 1 << 20
-"""Bytes of one message: Jupyter's server closes the connection over messages of 10 MiB."""
+"""Bytes per message; Jupyter Server closes the connection on messages above 10 MiB."""
 MAX_FILES = 10_000
 MAX_NAME = 1000
-_SPARE = 1 << 30  # bytes of the disk that are left to others
-_AT_ONCE = 4  # pieces that are asked for and have not come
+_SPARE = 1 << 30  # bytes to leave free on the disk
+_AT_ONCE = 4  # maximum outstanding chunk requests
 _NO_WIDGET = "run the cell again to choose files"
-_MAX_NAMES = 20  # of files that the card lists
+_MAX_NAMES = 20  # maximum file names on the card
 _WAITING, _DONE = STATUS.format("#1a73e8"), STATUS.format("#1e8e3e")
 _NOTHING = (
-    "No file was written yet. Files are chosen here when the kernel has no cell to run; if it was "
+    "No file has been written yet. Choose files here while no cell is running; if the kernel was "
     "restarted, run the cell again."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """A file as the browser announces it; ``modified`` in nanoseconds of UTC."""
+    """A file as announced by the browser; ``modified`` is in nanoseconds since the epoch."""
 
     name: str
     size: int
@@ -56,17 +56,17 @@ class Announced:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Announced:
-        """Check an announcement of the browser."""
+        """Validate an announcement from the browser."""
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
-            raise ArgumentError(f"the browser announces {name[:80]!r} of {size} bytes")
+            raise ArgumentError(f"the browser announced {name[:80]!r} of {size} bytes")
         return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A piece that the browser should send: of which file, and which bytes."""
+    """A chunk to request from the browser: its file and byte range."""
 
     file: int
     start: int
@@ -74,9 +74,9 @@ class Wanted:
 
 
 class PickedFiles:
-    """The files of one upload. They come piece by piece, each once and in order.
+    """The files of one upload, received in chunks, each once and in order.
 
-    Iterating gives them as those of a folder; `close` removes them.
+    Iteration yields them like the files of a folder; `close` removes them.
     """
 
     def __init__(self, announced: Sequence[Announced]) -> None:
@@ -84,7 +84,7 @@ class PickedFiles:
             raise ArgumentError(
                 f"{len(announced):,} files were chosen",
                 argument="files",
-                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for Table.write_files",
+                hint=f"choose 1 to {MAX_FILES:,} files; use Table.write_files for larger folders",
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
@@ -109,17 +109,17 @@ class PickedFiles:
         return all(one.size == came for one, came in zip(self.announced, self._came, strict=True))
 
     def wanted(self) -> Iterator[Wanted]:
-        """Iterate over the pieces that the browser has to send, in order."""
+        """Iterate over the chunks to request from the browser, in order."""
         for number, one in enumerate(self.announced):
             for start in range(0, one.size, PIECE):
                 yield Wanted(number, start, min(PIECE, one.size - start))
 
     def put(self, piece: Wanted, data: bytes | memoryview) -> None:
-        """Keep a piece."""
+        """Store a chunk."""
         if piece != self._next or len(data) != piece.size:
             raise FramingError(
-                f"{self.announced[piece.file].name} changed while it was sent",
-                hint="choose it again when nothing else writes to it",
+                f"{self.announced[piece.file].name} changed while it was being sent",
+                hint="choose it again when no other program is writing to it",
             )
         with self._path(piece.file).open("ab", buffering=0) as file:
             file.write(data)
@@ -127,14 +127,14 @@ class PickedFiles:
         self._next = next(self._pieces, None)
 
     def check(self) -> tuple[int, int]:
-        """Return the number of files and their bytes."""
+        """Return the number of files and their total bytes."""
         return len(self.announced), sum(one.size for one in self.announced)
 
     def __iter__(self) -> Iterator[FolderFile]:
         for number, one in enumerate(self.announced):
             file = self._path(number)
             os.utime(file, ns=(one.modified, one.modified))
-            modified = file.stat().st_mtime_ns  # as finely as this disk keeps it
+            modified = file.stat().st_mtime_ns  # in the resolution of this file system
             yield FolderFile(file=file, path=one.name, size=one.size, modified=modified)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class PickedFiles:
 
 
 class Uploader(LiveView):
-    """Takes files from the browser and writes them to a table; displays itself in a notebook.
+    """Receives files from the browser and writes them to a table; displays itself in a notebook.
 
     Examples
     --------
@@ -164,14 +164,14 @@ class Uploader(LiveView):
         self._create, self._accept = create, accept
         self._shown = self._writing = False
         self._picked: PickedFiles | None = None
-        self._number = 0  # of the upload, so that pieces of an earlier one are known
+        self._number = 0  # number of the upload, to recognise chunks of an earlier one
         self._pieces: Iterator[Wanted] = iter(())
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
         super().__init__()
 
     def end(self) -> None:
-        """Stop, and remove what came from the browser; called when the interpreter exits, too."""
+        """Cancel, and remove the received files; also called when the interpreter exits."""
         super().end()
         self._forget()
 
@@ -188,7 +188,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # another cell may have it
+        self._is_displayed = False  # another cell may display it
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)
@@ -206,15 +206,15 @@ class Uploader(LiveView):
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
         super()._send({"run": self._number, **message}, *buffers)
 
-    # -- requests of the browser ----------------------------------------------------------------
+    # -- requests from the browser --------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         said = "" if self.receipt is None else _said(self.receipt)
         self._send({"kind": "ready", "said": said})
 
     def _on_upload(self, content: Mapping[str, Any], _: object) -> None:
-        if self._writing:  # asked by another view of the same picker
-            told = {"state": "failed", "lines": ["an upload of this picker is being written"]}
+        if self._writing:  # requested by another view of the same picker
+            told = {"state": "failed", "lines": ["this picker is already writing an upload"]}
             self._send({"kind": "problem", "run": content["run"], **told})
             return
         self._forget()
@@ -232,7 +232,7 @@ class Uploader(LiveView):
             self._send({"kind": "want", **wanted})
 
     def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
-        """Return the files that a message adds to; ``None`` for one of an earlier upload."""
+        """Return the files to which a message belongs; ``None`` if it is of an earlier upload."""
         if self._writing or self._picked is None or content["run"] != self._number:
             return None
         return self._picked
@@ -250,12 +250,12 @@ class Uploader(LiveView):
             raise ConfigError(
                 f"the browser cannot read {name}: {str(content['why'])[:200]}",
                 option="files",
-                hint="choose it again: it was moved, removed or changed since",
+                hint="choose it again: it was moved, removed or changed",
             )
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:
-            self._stop(self._lane)  # whether it came in time, the write will tell
+            self._stop(self._lane)  # the write reports whether it was cancelled in time
         elif self._picked is not None:
             error = CancelledError("the upload was cancelled; nothing was written")
             self._tell_error(self._lane, error)
@@ -283,7 +283,7 @@ class Uploader(LiveView):
 
     def _tell_error(self, _lane: str, error: BaseException) -> None:
         if self.receipt is not None:
-            return  # the rows are there; only telling it failed
+            return  # the rows are committed; only the report failed
         self.error = error
         self._forget()
         lines = [f"{type(error).__name__}: {error}"[:400]]
@@ -293,7 +293,7 @@ class Uploader(LiveView):
         self._send({"kind": "problem", "state": state, "lines": lines})
 
     def _tell_end(self, lane: str) -> None:
-        pass  # "done" or "problem" says it
+        pass  # "done" or "problem" reports it
 
     def _forget(self) -> None:
         picked, self._picked, self._pieces = self._picked, None, iter(())
@@ -306,7 +306,7 @@ def _said(receipt: Receipt) -> str:
 
 
 def _card(table: TableName, receipt: Receipt | None, names: Sequence[str]) -> dict[str, str]:
-    """Return what the notebook keeps, as HTML without scripts and as text."""
+    """Return the card that is saved in the notebook, as HTML without scripts and as text."""
     title = f"upload to {table}"
     said = _NOTHING if receipt is None else _said(receipt)
     parts: list[object] = [element("div", element("b", title)), element("div", said)]

@@ -99,7 +99,7 @@ def test_the_saved_notebook_says_what_was_written_without_a_kernel(
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     saved = json.loads(Path(jupyter.folder, "upload.ipynb").read_text())
     good, wrong = (cell["outputs"] for cell in saved["cells"][1:3])
-    assert not page.get_by_text("No file was written yet").first.is_visible()
+    assert not page.get_by_text("No file has been written yet").first.is_visible()
     text = "".join(good[0]["data"]["text/html"])
     assert "2 rows" in text
     assert "photo.bin" in text

@@ -31,9 +31,9 @@ def test_a_long_cell_and_a_long_list_are_cut():
 
 
 def test_no_rows_say_so():
-    empty = Listing(headers=("n",), rows=(), empty="no table is named like x*")
-    assert empty.text() == "no table is named like x*"
-    assert "no table is named like x*" in empty.html()
+    empty = Listing(headers=("n",), rows=(), empty="no table name matches x*")
+    assert empty.text() == "no table name matches x*"
+    assert "no table name matches x*" in empty.html()
 
 
 def test_it_is_a_sequence_of_rows():

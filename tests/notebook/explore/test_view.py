@@ -443,7 +443,7 @@ def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_
     view = RowView(rows_of(source), seed=1)
     page = view.page(0)
     assert page.columns[1] == ["a", "caf\ufffd", None]
-    assert page.note == "\ufffd stands for bytes that are not UTF-8"
+    assert page.note == "\ufffd replaces bytes that are not UTF-8"
     assert page_message(view, page)["note"] == page.note
     assert view.cell(1, 1)[0] == "caf\ufffd"
     assert view.describe().columns[1].distinct == 2

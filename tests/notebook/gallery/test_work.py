@@ -128,7 +128,7 @@ def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_en
     assert busy["stop"] == "Enough"
     gallery.receive({"do": "cancel", "lane": "choose"})
     told, buffers = browser.wait("gallery", fresh=True)
-    assert told["note"].endswith("blobs that were looked at")
+    assert told["note"].endswith("blobs examined")
     assert 0 < told["count"] == len(unpacked(buffers)) < 10_000
     gallery.close()
 
@@ -139,7 +139,7 @@ def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
     gallery._widget = browser = Browser()
     gallery.receive({"do": "ready"})
     told, _ = browser.wait("gallery")
-    assert (told["count"], told["note"]) == (10, "the first 10 can be scrolled to")
+    assert (told["count"], told["note"]) == (10, "only the first 10 can be shown")
 
 
 # -- selecting, saving, copying -------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monke
     run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
     (note,) = ip.user_ns["shown"]
     where = f"project {service.project} at {service.endpoint}"
-    assert note["text/plain"] == f"{where} · the service answers"
+    assert note["text/plain"] == f"{where} · the service responds"
     assert "orders" in ip.user_ns["mine"].tables()
     ip.user_ns["mine"].close()
 
@@ -67,7 +67,7 @@ def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
 def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
     run(ip, f"%odps connect local --root {tmp_path} -o first")
     try:
-        assert "tables go with this kernel" not in ip.user_ns["shown"][0]["text/plain"]
+        assert "tables are deleted" not in ip.user_ns["shown"][0]["text/plain"]
         ip.user_ns["first"].create_table("kept", "id bigint")
         run(ip, f"%odps connect local --root {tmp_path} -o second")
         assert ip.user_ns["second"] is ip.user_ns["first"]
@@ -126,7 +126,7 @@ def test_tables_say_more_than_names_and_partitions_are_listed(ip):
 
 def test_a_large_table_is_read_only_when_asked(ip):
     told = usage_error(ip, "%odps read orders -o whole")
-    assert told.startswith("orders is about 404.4 MB: say -n N")
+    assert told.startswith("orders is about 404.4 MB: pass -n N")
     assert "whole" not in ip.user_ns
     run(ip, "%config OdpsMagics.ask_above = 1000")
     few = "%odps read orders -p ds=2024-01-01 -c id"
@@ -185,7 +185,7 @@ def test_a_note_says_what_became_of_decimals(ip):
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):
     read = "%odps read orders -n 5 -c id"
     told = usage_error(ip, f"{read} -t arrow --decimals float")
-    assert "--decimals cannot be used here: they shape a DataFrame of pandas, not -t arrow" in told
+    assert "--decimals cannot be used here: they only apply to pandas results, not" in told
     assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
     handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
     assert str(handle.result().dtypes["amount"]) == "float64"
@@ -193,7 +193,7 @@ def test_dtypes_of_pandas_are_refused_for_other_results(ip):
 
 def test_tables_are_rows_in_code_too(ip):
     assert "orders" in [row[0] for row in run(ip, "%odps tables")]
-    assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"
+    assert run(ip, "%odps tables zzz*").text() == "no table name matches zzz*"
 
 
 def test_schema_gives_the_table(ip):

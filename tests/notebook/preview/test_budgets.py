@@ -132,7 +132,7 @@ def test_an_arrow_buffer_that_promises_too_much_is_not_unpacked():
     data = arrow_bomb()
     assert len(data) < 1_000_000
     page = seen(data)
-    assert "would unpack to 67.1 MB" in page.text
+    assert "would expand to 67.1 MB" in page.text
     assert "table" not in page.tags
 
 
@@ -168,5 +168,5 @@ def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
     data = parquet_bomb()
     assert len(data) < 1_000_000
     page = seen(data)
-    assert "would unpack to 67.1 MB" in page.text
+    assert "would expand to 67.1 MB" in page.text
     assert "table" not in page.tags

@@ -17,7 +17,7 @@ from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Seen, Value
 
 RED, BLUE = (200, 40, 40), (40, 40, 200)
-EMBEDDED = "shown is the preview that the camera embedded, not the RAW data"
+EMBEDDED = "shows the preview embedded by the camera, not the RAW data"
 #: Stands for the data of a sensor; it has starts of JPEG in it that are none.
 SENSOR = (b"\xff\xd8\xff\xe0 no JPEG" + bytes(range(256)) * 16) * 4
 
@@ -173,7 +173,7 @@ def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
     made = tile(blob, size=GRID)
     assert "large picture" in Seen(made.html).text
     assert says in made.text
-    assert made.notes[0].startswith("open it alone to see it: tiles read 16.8 MB")
+    assert made.notes[0].startswith("open it alone to see it: the limit is 16.8 MB")
     assert blob.was_read == HEAD + 1
     alone = tile(blob, size=SINGLE)
     assert says in alone.text
@@ -188,5 +188,5 @@ def test_a_picture_that_is_too_large_for_any_preview_says_so():
     for size in (GRID, SINGLE):
         made = tile(blob, size=size)
         assert "64 × 48" in made.text
-        assert made.notes[0] == "pictures of more than 67.1 MB are not drawn"
+        assert made.notes[0] == "pictures above 67.1 MB are not drawn"
     assert blob.was_read == 2 * (HEAD + 1)

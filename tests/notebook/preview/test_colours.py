@@ -282,4 +282,4 @@ def test_a_value_that_may_be_data_is_data(values):
 
 def test_a_picture_without_any_data_says_so():
     made = tile(Value(tiff(np.full((40, 60), np.nan, np.float32))))
-    assert "no place has data: all are NaN" in " ".join(made.notes)
+    assert "no pixel has data: all are NaN" in " ".join(made.notes)

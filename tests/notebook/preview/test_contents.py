@@ -111,7 +111,7 @@ def test_every_cut_of_a_netcdf_3_header_is_told():
 
 def test_netcdf_3_that_promises_too_much_is_refused():
     many = b"CDF\1" + struct.pack(">III", 1, 10, 0xFFFFFFF0)
-    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is none of netCDF",)
+    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is not valid netCDF",)
 
 
 def test_a_shape_that_repeats_a_long_name_takes_no_memory():
@@ -133,11 +133,11 @@ def test_a_rar_that_is_cut_shows_the_first_names():
 
 def test_a_rar_without_the_beginning_of_a_file_is_a_part():
     made = drawn(rar(()))
-    assert made.notes == ("no file begins in it: it is a part of an archive",)
+    assert made.notes == ("no file begins in this part of the archive",)
 
 
 def test_names_of_a_rar_can_be_locked():
-    assert drawn(rar(locked=True)).notes == ("locked with a password",)
+    assert drawn(rar(locked=True)).notes == ("password-protected",)
 
 
 # -- named, with nothing of the inside ------------------------------------------------------------

@@ -33,9 +33,9 @@ SAYS = {
     "plain.pkl": ("pickle · protocol 4 · never loaded here", "collections.Counter"),
     "system.pkl": (
         "pickle · protocol 5 · never loaded here",
-        "posix.system · can reach the system",
+        "posix.system · can access the system",
     ),
-    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can reach the"),
+    "old.pkl": ("pickle · protocol 2 · never loaded here", "__builtin__.eval · can access the"),
     "book.xlsx": ("Excel · 2 sheets · 3 rows × 2 columns", "Prices <b> of Prices <b>, Empty"),
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
     "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
@@ -45,28 +45,28 @@ SAYS = {
     "notes.md": ("Markdown · 7 lines", "# Notes"),
     "tool.py": ("Python · 7 lines", "def main (name):"),
     "clip.mp4": ("MP4 · 0:02 · 64 × 48 · H.264", ""),
-    "clip.mov": ("QuickTime · 0:02 · 64 × 48 · MPEG-4", "browsers do not play it"),
+    "clip.mov": ("QuickTime · 0:02 · 64 × 48 · MPEG-4", "browsers cannot play it"),
     "clip.webm": ("WebM · 0:02 · 64 × 48 · VP8", ""),
-    "clip.mkv": ("Matroska · 0:02 · 64 × 48 · H.264", "browsers do not play it"),
-    "clip.avi": ("AVI · 0:02 · 64 × 48 · MJPEG", "browsers do not play it"),
+    "clip.mkv": ("Matroska · 0:02 · 64 × 48 · H.264", "browsers cannot play it"),
+    "clip.avi": ("AVI · 0:02 · 64 × 48 · MJPEG", "browsers cannot play it"),
     "song.mp3": ("MP3 · 0:02 · 48 kHz · mono", ""),
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
     "cube.ply": ("PLY · 3 points · 1 face", "3-D 3 points 1 face"),
     "cube.stl": ("STL · 120 triangles", "3-D 120 triangles"),
     "cube.obj": ("OBJ · 200 points · 200 faces", "3-D 200 points 200 faces"),
-    "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers do not play it"),
-    "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers do not play it"),
-    "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers do not play it"),
-    "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers do not play it"),
+    "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers cannot play it"),
+    "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers cannot play it"),
+    "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers cannot play it"),
+    "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers cannot play it"),
     "song.aac": ("AAC · 0:02 · 48 kHz · mono", ""),
-    "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers do not play it"),
-    "song.wma": ("WMA · 0:01 · 44.1 kHz · mono", "browsers do not play it"),
-    "clip.wmv": ("WMV · 0:02 · 64 × 48", "browsers do not play it"),
-    "clip.ts": ("MPEG-TS · 0:02 · 64 × 48 · MPEG-2", "browsers do not play it"),
-    "clip.mpg": ("MPEG-PS · 0.08 s · 64 × 48 · MPEG-2", "browsers do not play it"),
-    "clip.flv": ("FLV · 0:02 · 64 × 48 · Sorenson H.263", "browsers do not play it"),
-    "clip.3gp": ("3GP · 0:02 · 64 × 48 · MPEG-4", "browsers do not play it"),
+    "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers cannot play it"),
+    "song.wma": ("WMA · 0:01 · 44.1 kHz · mono", "browsers cannot play it"),
+    "clip.wmv": ("WMV · 0:02 · 64 × 48", "browsers cannot play it"),
+    "clip.ts": ("MPEG-TS · 0:02 · 64 × 48 · MPEG-2", "browsers cannot play it"),
+    "clip.mpg": ("MPEG-PS · 0.08 s · 64 × 48 · MPEG-2", "browsers cannot play it"),
+    "clip.flv": ("FLV · 0:02 · 64 × 48 · Sorenson H.263", "browsers cannot play it"),
+    "clip.3gp": ("3GP · 0:02 · 64 × 48 · MPEG-4", "browsers cannot play it"),
     "grid.h5": (
         "HDF5 · 6 datasets",
         "title: Heat <b> name shape type attributes heat 3 × 4 float32 units: K",
@@ -141,7 +141,7 @@ def test_pickles_that_hide_a_name_are_marked_too():
     # "os" and "system" are put on the stack with a number between them, which is taken off again
     hidden = b"\x80\x04\x8c\x02osK\x010\x8c\x06system\x93."
     page = Page(tile(Value(hidden)).html)
-    assert "(hidden).? · can reach the system" in words(page)
+    assert "(hidden).? · can access the system" in words(page)
     # the text comes out of the memo, as pickle itself does it for a name that comes again
     again = b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93h\x00h\x01\x930."
     assert words(Page(tile(Value(again)).html)).count("os.system") == 1
@@ -153,7 +153,7 @@ def test_no_pickle_is_loaded(tmp_path):
             return open, (str(tmp_path / "sprung"), "w")
 
     page = Page(tile(Value(pickle.dumps(Trap()))).html)
-    assert "open · can reach the system" in words(page)
+    assert "open · can access the system" in words(page)
     assert not (tmp_path / "sprung").exists()
 
 

@@ -88,7 +88,7 @@ def test_an_opendocument_sheet_is_one_wherever_it_says_so():
 def test_a_workbook_with_a_password_says_so():
     locked = document_files.compound("EncryptedPackage", bytes(5000))
     made = tile(Value(locked))
-    assert made.notes == ("locked with a password: not decoded here",)
+    assert made.notes == ("password-protected: not decoded here",)
     assert "Office with a password" in made.text
 
 
@@ -119,7 +119,7 @@ def locked_xls(before=b""):
 def test_a_sheet_with_a_password_says_so(data):
     made = tile(Value(data))
     assert made.format.kind == "workbook"
-    assert made.notes == ("locked with a password: not decoded here",)
+    assert made.notes == ("password-protected: not decoded here",)
 
 
 def test_a_notebook_of_version_3_shows_its_cells():
@@ -143,7 +143,7 @@ def test_a_paper_with_a_password_says_so():
         b"/Root", b"/ID [<41> <41>] /Encrypt << " + lock + b" >> /Root"
     )
     made = tile(Value(data))
-    assert made.notes == ("not decoded here: it is locked with a password",)
+    assert made.notes == ("not decoded here: it is password-protected",)
 
 
 def test_four_bytes_prove_no_font():
@@ -266,7 +266,7 @@ def test_an_interval_of_arrow_that_pyarrow_has_no_class_for_is_refused_with_a_re
     data[unit] = 0
     data = bytes(data)
     assert str(pa.ipc.open_stream(data).schema.types) == "[DataType(month_interval)]"
-    assert "pyarrow does not read" in " ".join(tile(Value(data)).notes)
+    assert "pyarrow does not support" in " ".join(tile(Value(data)).notes)
     with pytest.raises(ConversionError, match="cannot be read") as caught:
         as_table(data, "application/vnd.apache.arrow.stream", max_bytes=1 << 20)
     assert "21" not in str(caught.value)

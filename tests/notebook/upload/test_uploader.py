@@ -96,7 +96,7 @@ def test_an_error_is_reported_in_words_and_the_next_upload_is_free_of_it(
     browser = Browser(picker, FILES)
     said = browser.upload(change="shorter")
     assert said["state"] == "failed"
-    assert "changed while it was sent" in said["lines"][0]
+    assert "changed while it was being sent" in said["lines"][0]
     assert isinstance(picker.error, FramingError)
     assert list(temporary.iterdir()) == []
     again = Browser(picker, FILES)

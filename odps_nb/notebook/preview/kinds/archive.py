@@ -1,4 +1,4 @@
-"""Archives and packed files: the names inside, or the first lines of a packed text."""
+"""Archives and compressed files: the names inside, or the first lines of a compressed text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ZIP = Format(
     "application/zip",
     "ZIP",
     aliases=("application/x-zip-compressed", "application/x-zip"),
-    starts=(b"PK\x05\x06",),  # an empty one
+    starts=(b"PK\x05\x06",),  # an empty archive
 )
 _TAR = Format("application/x-tar", "tar", aliases=("application/tar",))
 _RAR = Format(
@@ -44,7 +44,7 @@ def _recognise(head: Head) -> Format | None:
         return _TAR
     if not head.data.startswith(b"PK\x03\x04"):
         return None
-    length = int.from_bytes(head.data[26:28], "little")  # of the first name
+    length = int.from_bytes(head.data[26:28], "little")  # length of the first name
     return _NPZ if head.data[30 : 30 + length].endswith(b".npy") else _ZIP
 
 
@@ -71,6 +71,6 @@ KIND = Kind(
     formats=(_ZIP, _NPZ, _TAR, _RAR, *_PACKED),
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 20,  # after the others: a tar proves itself only at byte 257
+    precedence=BINARIES + 20,  # late, because the signature of a tar is at byte 257
     limit=8 * MIB,
 )

@@ -1,4 +1,4 @@
-"""NumPy arrays: shape, type and first values; those that are pictures as pictures."""
+"""NumPy arrays: shape, type and first values, or a picture if the array may be one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odps_nb.notebook.preview.parsing import draw_parsed
 _START: Final = b"\x93NUMPY"
 _NPY = Format("application/x-npy", "NumPy", aliases=("application/x-numpy",))
 _DRAWN: Final = 8 * MIB
-# RGB or RGBA with 8 bits, or 8 bits or truths in rows, as its header says
+# headers of RGB or RGBA arrays with 8 bits, and of 2-D arrays with 8 bits or booleans
 _PICTURE: Final = re.compile(
     rb"(?=.*'descr': '\|[ub]1')(?=.*'fortran_order': False)"
     rb".*'shape': \((\d{2,5}), (\d{2,5})(?:, [34])?\)"

@@ -1,7 +1,7 @@
-"""Sound: its waveform, and a player around the original bytes where the page has room for them.
+"""Audio: the waveform, and a player with the original bytes if they fit into the page.
 
-PyAV (extra ``previews``) decodes all formats but WAV in the parser process; the browser plays the
-sound. The first bytes of WAV and FLAC state their length.
+PyAV (extra ``previews``) decodes all formats except WAV in the parser process; the browser plays
+the sound. WAV and FLAC state their duration in the first bytes.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _FORMATS = (
 # kbit/s of MPEG-1 and MPEG-2 layer III; index 0 is "free", 15 is not allowed
 _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
-# kbit/s of AC-3, by half of its code of the frame's size (ATSC A/52, table 5.18)
+# kbit/s of AC-3, indexed by half the frame size code (ATSC A/52, table 5.18)
 _RATES_AC3: Final = (
     *(32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640),
 )
-#: Media types that browsers play, and codes of WAV: whole numbers, fractions, A-law, µ-law, any.
+#: Media types that browsers play, and WAV codes: integer, float, A-law, µ-law, extensible.
 _PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
 _PLAYED_CODES: Final = (1, 3, 6, 7, 0xFFFE)
-_COLUMNS: Final = 480  # of the drawing
+_COLUMNS: Final = 480  # columns of the drawing
 _HERTZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 
 
@@ -82,7 +82,7 @@ def _recognise(head: Head) -> Format | None:
         if data.startswith(b"fLaC", begins):
             return _FLAC
         return _AAC if _aac_frame(data, begins) else _MP3
-    # without a tag two frames in a row must fit: one alone is 11 bits of luck
+    # without a tag, require two consecutive frames: one sync word has only 11 bits
     for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame), (_AC3, _ac3_frame)):
         length = frame(data, 0)
         if length and frame(data, length):
@@ -91,7 +91,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _behind_tag(data: bytes) -> int:
-    """Return where the sound begins behind an ID3 tag; its length has 7 bits in each byte."""
+    """Return the offset of the sound after an ID3 tag, whose length has 7 bits in each byte."""
     length = 0
     for byte in data[6:10]:
         length = length << 7 | byte & 0x7F
@@ -100,7 +100,7 @@ def _behind_tag(data: bytes) -> int:
 
 
 def _has_sound_alone(data: bytes) -> bool:
-    """Whether the index of an MP4 file is among the first bytes and names tracks of sound only."""
+    """Whether the index of an MP4 file is in the first bytes and lists only audio tracks."""
     for name, begin, end in boxes(data):
         if name == b"moov":
             index = data[begin:end]
@@ -147,18 +147,18 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if excerpt.whole:
         try:
             parsed = parse("sound", excerpt.data, size, mime=format.mime)
-            # the codec is a fact where the format does not name it
+            # show the codec if the format does not imply it
             facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
             wave = _waveform(parsed.data, size)
         except (UnshowableError, MissingDependencyError) as error:
             note = reason_to_show(error)
-            # else a player would stay silent
+            # otherwise a player would stay silent
             may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
         player = data_url(format.mime, excerpt.data)
     elif not note:
-        note = "too large to play here" if played else "browsers do not play it"
+        note = "too large to play here" if played else "browsers cannot play it"
     if wave or player:
         html = _stacked(wave, player, size, name=name)
         return Drawing(html=html, facts=facts, note=note, picture=wave, player=player)
@@ -167,20 +167,20 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     shown = facts or ("large sound",)
     place = place_of_index(excerpt) if format.mime == _M4A.mime else None
     if place is not None:
-        shown = ("its index stands at its end",)
-        note = f"no length: {format_bytes(place)} before its index would be fetched for it"
+        shown = ("its index is at the end",)
+        note = f"duration unknown: reading it would fetch {format_bytes(place)} before the index"
     return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 
 def _wav_code(data: bytes, format: Format) -> int:
-    """Return how the samples of a WAV file are encoded; 1 for other files."""
+    """Return the format code of a WAV file; 1 for other files."""
     at = data.find(b"fmt ", 0, 4096)
     is_told = format.mime == _WAV.mime and at >= 0
     return int.from_bytes(data[at + 8 : at + 10], "little") if is_told else 1
 
 
 def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
-    """Return the drawing of a waveform above a player, each where it has a ``data:`` URL."""
+    """Return the waveform above the player; omits either if its ``data:`` URL is empty."""
     style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
     alt = f"loudness of {name} over time"
     heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
@@ -196,7 +196,7 @@ def _height(size: Size) -> int:
 
 
 def _waveform(levels: bytes, size: Size) -> str:
-    """Draw pairs of bytes, the lowest and the highest level of each column, as a ``data:`` URL."""
+    """Draw the levels (lowest and highest byte of each column) as an SVG ``data:`` URL."""
     columns = min(len(levels) // 2, _COLUMNS)
     if not columns:
         return ""
@@ -215,7 +215,7 @@ def _waveform(levels: bytes, size: Size) -> str:
 
 
 def _facts(data: bytes, format: Format) -> tuple[str, ...]:
-    """Return length, sampling rate and channels, where the first bytes tell them."""
+    """Return duration, sampling rate and channels, if stated in the first bytes."""
     if format.mime == _M4A.mime:
         seconds = _length_in_index(data)
         return (length_of(seconds),) if seconds else ()
@@ -229,7 +229,7 @@ def _facts(data: bytes, format: Format) -> tuple[str, ...]:
 
 
 def _wav(data: bytes) -> tuple[float, int, int] | None:
-    """Read the chunks ``fmt`` and ``data`` (RIFF WAVE, Microsoft and IBM 1991)."""
+    """Parse the chunks ``fmt`` and ``data`` (RIFF WAVE, Microsoft and IBM 1991)."""
     at, rate = 12, 0
     hertz = channels = 0
     while at + 8 <= len(data):
@@ -245,7 +245,7 @@ def _wav(data: bytes) -> tuple[float, int, int] | None:
 
 
 def _flac(data: bytes) -> tuple[float, int, int] | None:
-    """Read STREAMINFO (RFC 9639, 8.2): 20 bits Hz, 3 channels, 5 bits, 36 samples."""
+    """Parse STREAMINFO (RFC 9639, 8.2): rate (20 bits), channels (3), depth (5), samples (36)."""
     packed = int.from_bytes(data[18:26], "big")
     if len(data) < 26 or data[4] & 0x7F:
         return None
@@ -255,11 +255,11 @@ def _flac(data: bytes) -> tuple[float, int, int] | None:
 
 
 def _length_in_index(data: bytes) -> float | None:
-    """Read the units in a second, and those of all, of the box ``mvhd`` (ISO 14496-12, 8.2.2)."""
+    """Return the duration in the box ``mvhd`` (ISO 14496-12, 8.2.2) in seconds."""
     at = data.find(b"mvhd") + 4
     if at < 4 or len(data) < at + 32:
         return None
-    # a version, then times of writing, of 4 bytes each, or of 8 as the length itself
+    # version, then times of 4 bytes each, or of 8 bytes, as the duration
     units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
     return length / units if units else None
 

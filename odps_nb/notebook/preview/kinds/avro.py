@@ -1,4 +1,4 @@
-"""Avro: names, types and first rows."""
+"""Avro: field names, types and first rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything else: the first bytes in hex, and the names of formats that we cannot draw."""
+"""Everything else: a hex dump of the first bytes, and the names of formats without a preview."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
 _BINARY = Format(UNKNOWN, "binary")
-# what old programs of Microsoft wrote: a compound file, told by the names of its streams
+# compound files of old Microsoft programs, identified by the names of their streams
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS: Final = {
     "WordDocument": Format("application/msword", "Word 97"),
@@ -47,7 +47,7 @@ _FORMATS = (
         starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
 )
-# formats with marks elsewhere than at the start alone: sets of marks by place, one of which fits
+# formats with signatures beyond the start: alternatives, each a set of signatures by offset
 _MARKED: Final = (
     (
         Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),
@@ -75,7 +75,7 @@ _MARKED: Final = (
 def _recognise(head: Head) -> Format:
     if head.data.startswith(_COMPOUND):
         named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
-        return _STREAMS[next(named)]  # the empty name is in all of them
+        return _STREAMS[next(named)]  # the empty name matches all
     for format, sets in _MARKED:
         for marks in sets:
             if all(head.data.startswith(mark, place) for place, mark in marks.items()):
@@ -84,9 +84,9 @@ def _recognise(head: Head) -> Format:
 
 
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw offset, hex and letters of the first bytes; ``*`` for lines that are as the one above.
+    """Draw a hex dump of the first bytes; ``*`` stands for lines equal to the one above.
 
-    The last line that was read is always there, so that the stars have an end.
+    The last line is always shown, so that the end of repeated lines is visible.
     """
     each = 16 if size.layout == "single" else 6
     lines: list[str] = []

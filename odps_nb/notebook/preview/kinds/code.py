@@ -1,6 +1,6 @@
-"""Source code and Markdown: the first lines, coloured; never drawn as a page.
+"""Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-The language is recognised by marks that lines begin with; a text with too few of them stays plain.
+The language is recognised by typical beginnings of lines; a text with too few is plain text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_JUDGED: Final = 16_384  # characters
+_JUDGED: Final = 16_384  # characters to examine
 _LINES: Final = 400
 _LINE: Final = 400
 
@@ -31,7 +31,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# what a program may begin with (#!), then marks of lines: of how many kinds there must be two
+# patterns of a first line (#!), then patterns of lines, of which two must match
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),
@@ -91,29 +91,29 @@ _LANGUAGES: Final = (
 )
 _C: Final = _LANGUAGES[-1][0]
 _C_PLUS_PLUS: Final = _language("text/x-c++", "C++", "text/x-c++src", *_C.aliases[:2], _C.mime)
-# what C has no word for, where it does not stand in a comment
+# words outside comments that C does not have
 _NOT_C: Final = re.compile(
     r"^\s*(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
     r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
     re.MULTILINE,
 )
-# reStructuredText: a directive, a target, or a role; it has marks of Markdown, too
+# reStructuredText (directive, target or role), which also matches patterns of Markdown
 _RST: Final = re.compile(
     r"^\s{0,8}\.\. (?:[\w:-]+::|_[^\n:]{1,80}:|\|\w)|^[^\n]{0,300}:\w+:`[^`\n]+`"
     r"|^[^\n]{0,300}::\n[ \t]*\n[ \t]+\S",
     re.MULTILINE,
 )
-# what such a text does not begin with: a comment, a heading or fence of Markdown, a text of Python
+# first lines that exclude it: a comment, a Markdown heading or fence, a Python string
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
-# names that are given values, as programs and settings do and prose does not
+# assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# fields of a message or of a package's metadata (RFC 5322): their text is of any language
+# header fields of messages or package metadata (RFC 5322), whose body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
 )
-# of these marks there must be two, one of them of the first five: others have the rest, too
+# two of these patterns must match, one of them among the first five (the rest are less specific)
 _OWN_MARKS: Final = 5
 _MARKDOWN_MARKS: Final = tuple(
     re.compile(mark, re.MULTILINE)
@@ -128,7 +128,7 @@ _MARKDOWN_MARKS: Final = tuple(
         r"`[^`\n]{1,200}`",
     )
 )
-# Pygments' names
+# Pygments' lexer names
 _LEXERS: Final = {"Shell": "bash", "C++": "cpp", "reStructuredText": "rst"}
 _COLOURS: Final = {
     "word": "color:#a04cf2",
@@ -184,7 +184,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _line(row: tuple[str, ...]) -> Html:
-    """Return a line of pairs: the class of a word, and the word."""
+    """Return the markup of a line given as pairs (class, word)."""
     return join(
         element("span", word, style=_COLOURS[kind]) if kind in _COLOURS else escape(word)
         for kind, word in zip(row[::2], row[1::2], strict=False)
@@ -196,5 +196,5 @@ KIND = Kind(
     formats=(_MARKDOWN, _RST_TEXT, _C_PLUS_PLUS, *(format for format, _, _ in _LANGUAGES)),
     draw=_draw,
     recognise=_recognise,
-    precedence=TEXTS + 40,  # after what has a structure of its own
+    precedence=TEXTS + 40,  # after formats with a recognisable structure
 )

@@ -1,4 +1,4 @@
-"""SQLite databases: names, rows and columns of the tables."""
+"""SQLite databases: names, row counts and columns of the tables."""
 
 from __future__ import annotations
 

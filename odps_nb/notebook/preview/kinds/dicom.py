@@ -1,4 +1,4 @@
-"""DICOM (medical pictures): the first frame, and facts that say nothing of a person."""
+"""DICOM (medical images): the first frame, and technical facts without personal data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DICOM = Format("application/dicom", "DICOM", aliases=("image/dicom-rle",))
 
 
 def _recognise(head: Head) -> Format | None:
-    # 128 bytes of anything, the mark, and the first element of the group 0002 (PS3.10, 7.1)
+    # 128 arbitrary bytes, the signature, and the first element of group 0002 (PS3.10, 7.1)
     return _DICOM if head.data.startswith(b"DICM\x02\x00", 128) else None
 
 
@@ -18,7 +18,7 @@ KIND = Kind(
     formats=(_DICOM,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # the 128 bytes before its mark may be the header of a TIFF
+    precedence=FIRST,  # the 128 bytes before the signature may be a TIFF header
     whole=True,
     limit=16 * MIB,
 )

@@ -40,7 +40,7 @@ _OPEN_DOCUMENTS = tuple(
         ("graphics", "OpenDocument drawing"),
     )
 )
-# the first part of these folders by its local header: 26 bytes of numbers between mark and name
+# a local ZIP header of a part in these folders: 26 bytes between signature and name
 _PART: Final = re.compile(
     rb"PK\x03\x04.{26}(?:(word[/\\](?:document|_rels|styles|settings|fontTable|theme|numbering))"
     rb"|(ppt[/\\](?:presentation|_rels|slides|slideMasters|slideLayouts|theme|presProps))"
@@ -54,7 +54,7 @@ def _recognise(head: Head) -> Format | None:
     if not head.data.startswith(b"PK\x03\x04"):
         return None
     if head.data.startswith(b"mimetype", 30):
-        # the first file, which is not packed, says what it is (OpenDocument part 2, 3.3; OCF 4.3)
+        # the first file, uncompressed, contains the media type (OpenDocument part 2, 3.3; OCF 4.3)
         at = 38 + int.from_bytes(head.data[28:30], "little")
         for format in (_EPUB, *_OPEN_DOCUMENTS):
             told = format.mime.encode()

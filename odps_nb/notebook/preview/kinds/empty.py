@@ -1,4 +1,4 @@
-"""Blobs without a byte."""
+"""Empty blobs."""
 
 from __future__ import annotations
 

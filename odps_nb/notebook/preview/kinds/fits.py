@@ -1,4 +1,4 @@
-"""FITS (astronomy): the first picture, or the cards of the header."""
+"""FITS (astronomy): the first image, or the header cards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import draw_parsed
 
 _FITS = Format("image/fits", "FITS", aliases=("application/fits", "image/x-fits"))
-# the first two cards, of 80 letters each (FITS 4.0, 4.4.1)
+# the first two cards, of 80 characters each (FITS 4.0, 4.4.1)
 _START = re.compile(rb"SIMPLE  = {1,20}[TF][ -~]{49,68}BITPIX  = {1,20}-?\d")
 
 
@@ -22,6 +22,6 @@ KIND = Kind(
     formats=(_FITS,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # a header alone is a text
+    precedence=FIRST,  # a header without data is text
     limit=16 * MIB,
 )

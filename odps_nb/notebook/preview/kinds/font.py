@@ -1,4 +1,4 @@
-"""Fonts: a line of letters in the font, drawn outside the kernel."""
+"""Fonts: a sample of letters, drawn in the parser process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odps_nb.notebook.preview.parsing import draw_parsed
 _TRUETYPE = Format(
     "font/ttf", "TrueType", aliases=("application/x-font-ttf", "font/sfnt", "application/font-sfnt")
 )
-# the version, how many tables, and the name of the first one: four bytes alone prove little
+# version, number of tables and name of the first table: four bytes alone are not specific
 _TRUETYPE_START = re.compile(rb"(?:\x00\x01\x00\x00|true)\x00[\x01-\x7f].{6}[ -~]{4}", re.DOTALL)
 _FORMATS = (
     _TRUETYPE,

@@ -1,6 +1,6 @@
-"""Raster images: a small picture that we encoded ourselves.
+"""Raster images: a thumbnail that the parser process encodes.
 
-No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.picture`.
+No original bytes reach the page; see `odps_nb.notebook.preview.parsers.picture`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ALONE: Final = 64 * MIB
 
 _WEBP = Format("image/webp", "WebP")
 _BMP = Format("image/bmp", "BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
-_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)  # bytes; 16 and 64 are of OS/2
+_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)  # header sizes in bytes; 16 and 64 are OS/2
 _ICO = Format("image/vnd.microsoft.icon", "ICO", aliases=("image/x-icon", "image/ico"))
 _PPM = Format(
     "image/x-portable-anymap",
@@ -32,13 +32,13 @@ _PPM = Format(
         *("image/x-pnm", "image/x-ppm", "image/x-portable-greymap"),
     ),
 )
-# the kind, width and height (Netpbm); plain numbers (P1 to P3) are text
+# type, width and height (Netpbm); the plain variants (P1 to P3) are text
 _PPM_START = re.compile(rb"P[456]\s(?:\s|#[^\n]{0,200}\n){0,20}\d{1,6}\s{1,20}\d{1,6}\s")
 _PSD = Format(
     "image/vnd.adobe.photoshop",
     "PSD",
     aliases=("image/x-photoshop", "application/x-photoshop", "image/psd"),
-    starts=(b"8BPS\x00\x01",),  # 2 is PSB, for large pictures, which Pillow does not read
+    starts=(b"8BPS\x00\x01",),  # version 2 is PSB (large pictures), which Pillow does not read
 )
 _FORMATS = (
     Format("image/png", "PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
@@ -58,7 +58,7 @@ _FORMATS = (
         "image/jp2",
         "JPEG 2000",
         aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
-        # a file, and a bare stream of code (ITU-T T.800, annexes I and A)
+        # a file, and a raw codestream (ITU-T T.800, annexes I and A)
         starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
     ),
     Format(
@@ -79,14 +79,14 @@ def _recognise(head: Head) -> Format | None:
     data = head.data
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return _WEBP
-    # a mark of two letters proves little alone: look at the fields behind it
+    # two letters are not specific: check the following fields, too
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):
         return _PPM
     pictures = int.from_bytes(data[4:6], "little")
     if data.startswith(b"\0\0\1\0") and 0 < pictures <= 256:
-        # each entry: a byte of nought, planes 0 or 1, where the picture begins behind all entries
+        # each entry: a zero byte, planes 0 or 1, and an offset after all entries
         first = data[6:22]
         begins = int.from_bytes(first[12:], "little")
         return _ICO if len(first) == 16 and not first[3] and begins >= 6 + 16 * pictures else None
@@ -100,9 +100,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     facts: tuple[str, ...] = ()
     with contextlib.suppress(UnshowableError, MissingDependencyError):
         facts = parse("picture", excerpt.data, size, mime=format.mime, whole=False).texts("facts")
-    note = f"pictures of more than {format_bytes(_ALONE)} are not drawn"
+    note = f"pictures above {format_bytes(_ALONE)} are not drawn"
     if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
-        read = f"tiles read {format_bytes(_LIMIT)}, a large preview {format_bytes(_ALONE)}"
+        read = f"the limit is {format_bytes(_LIMIT)}, or {format_bytes(_ALONE)} when alone"
         note = f"open it alone to see it: {read}"
     return placeholder("large picture", size, facts=facts, note=note)
 

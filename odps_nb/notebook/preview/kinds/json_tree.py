@@ -1,4 +1,4 @@
-"""JSON and JSON lines: a tree that folds without a script, bounded in nodes, depth and text."""
+"""JSON and JSON Lines: a foldable tree without scripts, with limits on nodes, depth and text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINES = Format(
     "JSON lines",
     aliases=("application/json", "application/jsonl", "application/x-jsonlines", "text/plain"),
 )
-# the head of a long one: an object begins with a quoted key, an array with a value
+# the start of truncated JSON: an object begins with a quoted key, an array with a value
 _CUT = re.compile(r'\s*(?:\{\s*"(?:[^"\\]|\\.){0,500}"\s*:|\[\s*(?:[\[{"\d-]|true|false|null))')
 _LINES_TO_JUDGE: Final = 20
 _NODES: Final = 300
@@ -32,7 +32,7 @@ _TEXT: Final = 160
 
 
 class _Number(str):
-    """A number as it is written: not converted, so not rounded."""
+    """A number as written, not converted, so that it is not rounded."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ def _summary(value: Any) -> str:
 
 
 class _Tree:
-    """Draws nodes, up to a number of them."""
+    """Draws nodes, up to a maximum number."""
 
     def __init__(self) -> None:
         self._left = _NODES

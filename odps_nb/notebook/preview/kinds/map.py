@@ -1,4 +1,4 @@
-"""GeoJSON (RFC 7946): its shapes as outlines over degrees, without a map from elsewhere."""
+"""GeoJSON (RFC 7946): outlines of the shapes, without a background map."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _recognise(head: Head) -> Format | None:
     if found is None or _HOLDS.get(found[1], '"coordinates"') not in judged:
         return None
     if _TOPOLOGY.search(judged):
-        return None  # TopoJSON: its arcs are no coordinates
+        return None  # TopoJSON: its arcs are not coordinates
     return None if head.whole and _loaded(head.text) is None else _GEOJSON
 
 
@@ -58,7 +58,7 @@ def _loaded(source: str) -> dict[str, Any] | None:
 
 
 def _number(digits: str) -> float:
-    return float(digits[:400])  # one of a million digits costs nothing
+    return float(digits[:400])  # limits the cost of numbers with many digits
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
@@ -87,7 +87,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _shapes(value: object, depth: int) -> Iterator[_Shape]:
-    """Iterate over the shapes of a GeoJSON object; what is not one is passed over."""
+    """Iterate over the shapes of a GeoJSON object; skips anything else."""
     if not isinstance(value, dict) or depth > _DEPTH:
         return
     for key in ("features", "geometries"):
@@ -103,7 +103,7 @@ def _shapes(value: object, depth: int) -> Iterator[_Shape]:
 
 
 def _lines(value: object) -> Iterator[list[_Point]]:
-    """Iterate over the lists of positions inside of nested lists."""
+    """Iterate over the lists of positions in nested lists."""
     if not isinstance(value, list):
         return
     points = [(pair[0], pair[1]) for pair in value if _is_position(pair)]
@@ -130,7 +130,7 @@ def _bounds(shapes: list[_Shape]) -> tuple[float, float, float, float]:
 
 def _svg(shapes: list[_Shape], bounds: tuple[float, float, float, float], size: Size) -> str:
     west, south, east, north = bounds
-    # a degree of longitude is shorter away from the equator; plane coordinates are what they are
+    # degrees of longitude get shorter towards the poles; plane coordinates are not scaled
     middle = (south + north) / 2
     narrow = math.cos(math.radians(middle)) if abs(middle) < 85 and abs(east) <= 180 else 1.0
     wide, high = size.width - 2 * _MARGIN, size.height - 2 * _MARGIN
@@ -176,6 +176,6 @@ KIND = Kind(
     fallback=text.draw,
     recognise=_recognise,
     whole=True,
-    precedence=TEXTS + 15,  # before JSON, which it is, too
+    precedence=TEXTS + 15,  # before JSON, which also matches
     limit=2 * MIB,
 )

@@ -1,8 +1,8 @@
 """HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-A drawn page is rebuilt without links, forms and scripts (`parsers.page`) in a frame with an empty
-``sandbox`` and a policy of its own. Its source stays below, folded: a notebook that is reopened
-untrusted loses the frame.
+A rendered page is rebuilt without links, forms and scripts (`parsers.page`) in a frame with an
+empty ``sandbox`` and its own content security policy. The folded source stays below, because a
+notebook that is reopened untrusted loses the frame.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _XML = Format(
         *("application/xhtml+xml", "text/plain"),
     ),
 )
-# what may stand before the root element; bounded repeats, so that no text makes this slow
+# what may precede the root element; repeats are bounded, so that no text is slow to match
 _PROLOG = re.compile(
     r"\s*(?:(?:<\?[^>]{0,2000}\?>|<!--.{0,4000}?-->|<!DOCTYPE[^>\[]{0,2000}"
     r"(?:\[[^\]]{0,4000}\]\s*)?>)\s*){0,8}",
@@ -39,7 +39,7 @@ _HTML_START = re.compile(
     r"|ul|ol|p|a|b|br)[\s>/]",
     re.IGNORECASE,
 )
-#: Stands before the page's own markup, so that nothing in it is parsed before the policy.
+#: Put before the page's markup, so that the policy applies to all of it.
 POLICY: Final = (
     '<!DOCTYPE html><meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
@@ -48,7 +48,7 @@ _TALL: Final = 3
 
 
 def root_at(text: str) -> int:
-    """Return where the root element may begin: after declarations and comments."""
+    """Return the offset after declarations and comments, where the root element may begin."""
     prolog = _PROLOG.match(text, 0, _PROLOG_SIZE)
     return prolog.end() if prolog else 0
 
@@ -62,7 +62,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw an HTML page in a frame that may do nothing, with its source folded below."""
+    """Draw an HTML page in a fully restricted frame, with its folded source below."""
     if format.mime != _HTML.mime:
         return text.draw(excerpt, format, size, name=name)
     if not excerpt.whole:
@@ -70,7 +70,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     source = text_of(excerpt, format)
     parsed = parse("page", source.encode("utf-8", "replace"), size)
     page = POLICY + parsed.data.decode("utf-8", "replace")
-    # Clicks pass through the frame; so it is higher than its box, which scrolls in its place.
+    # Clicks pass through the frame, so it cannot scroll; it is higher than its box, which scrolls.
     frame = element(
         "iframe",
         attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},
@@ -84,7 +84,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     return Drawing(
         html=join((window, below)),
         facts=("drawn in a sandbox",),
-        note="without its styles, which load files" if dropped else "",
+        note="its styles are omitted because they load files" if dropped else "",
     )
 
 
@@ -95,5 +95,5 @@ KIND = Kind(
     draw_rendered=_draw_rendered,
     fallback=text.draw,
     recognise=_recognise,
-    precedence=TEXTS + 10,  # after svg, which may begin with the same declarations
+    precedence=TEXTS + 10,  # after SVG, which may begin with the same declarations
 )

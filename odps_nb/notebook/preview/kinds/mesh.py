@@ -1,4 +1,4 @@
-"""Meshes (PLY, STL, OBJ): how many points and faces they have; nothing is rendered."""
+"""Meshes (PLY, STL, OBJ): the number of points and faces; not rendered."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OBJ_LINE: Final = re.compile(
 )
 _OBJ_POINT: Final = re.compile(rb"^[ \t]{0,40}v[ \t]{1,40}[-+.\d]", re.MULTILINE)
 _OBJ_FACE: Final = re.compile(rb"^[ \t]{0,40}f[ \t]{1,40}-?\d", re.MULTILINE)
-_JUDGED: Final = 100  # lines
-_TRIANGLES: Final = 8  # that are looked at
-_STL_HEAD: Final = 84  # bytes: 80 of any text, and the number of triangles
-_TRIANGLE: Final = struct.Struct("<12fH")  # normal, three points, and mostly 0
+_JUDGED: Final = 100  # lines to examine
+_TRIANGLES: Final = 8  # triangles to examine
+_STL_HEAD: Final = 84  # bytes: 80 of arbitrary text, and the number of triangles
+_TRIANGLE: Final = struct.Struct("<12fH")  # normal, three points, and a field that is usually 0
 
 
 def _recognise(head: Head) -> Format | None:
@@ -45,7 +45,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _is_binary_stl(data: bytes) -> bool:
-    """Whether the first triangles are some: STL has no mark of its own."""
+    """Whether the first triangles are plausible; binary STL has no signature."""
     stated = int.from_bytes(data[80:_STL_HEAD], "little")
     count = min(stated, _TRIANGLES)
     if not count or len(data) < _STL_HEAD + count * _TRIANGLE.size:
@@ -111,6 +111,6 @@ KIND = Kind(
     formats=(_PLY, _STL, _OBJ),
     draw=_draw,
     recognise=_recognise,
-    precedence=FIRST,  # each of them may be text or not
+    precedence=FIRST,  # each format has text and binary variants
     limit=8 * MIB,
 )

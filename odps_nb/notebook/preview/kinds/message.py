@@ -1,4 +1,4 @@
-"""Mail messages (RFC 5322): from whom, to whom, first lines, names and sizes of attachments."""
+"""Mail messages (RFC 5322): sender, recipients, first lines, names and sizes of attachments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import draw_parsed
 
 _MESSAGE = Format("message/rfc822", "message", aliases=("text/plain", "application/mbox"))
-# a field of the header, with the lines that continue it (RFC 5322, 2.2), or mbox's first line
+# a header field with its continuation lines (RFC 5322, 2.2), or the first line of an mbox
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,60})[ \t]*:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,50}")
 _MBOX: Final = re.compile(rb"From [^\n:]{1,200} [^\n]{10,60}\n")
 _FIELDS: Final = 200
-# a sender, and fields that mail programs add, which a list of notes does not have
+# a sender, and fields that mail programs add, to tell messages from plain notes
 _SENDERS: Final = frozenset((b"from", b"return-path", b"sender"))
 _MARKS: Final = frozenset(
     (
@@ -43,6 +43,6 @@ KIND = Kind(
     formats=(_MESSAGE,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # most are text, but a part of a message may be of any encoding
+    precedence=FIRST,  # most are text, but parts of a message may have any encoding
     limit=8 * MIB,
 )

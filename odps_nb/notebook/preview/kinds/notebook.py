@@ -1,4 +1,4 @@
-"""Jupyter notebooks: their cells as text; outputs are counted and never drawn."""
+"""Jupyter notebooks: the cells as text; outputs are counted, never rendered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odps_nb.terms import count_of, shorten
 _NOTEBOOK = Format(
     "application/x-ipynb+json", "notebook", aliases=("application/json", "text/plain")
 )
-# keys stand in the order of the alphabet as Jupyter writes them: "cells" first
+# Jupyter writes keys in alphabetical order: "cells" first
 _START = re.compile(
     r'\s*\{\s*"(?:cells"\s*:\s*\[\s*(?:\]|\{\s*"(?:attachments|cell_type|id|source)")|nbformat)'
 )
@@ -48,7 +48,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _cell(cell: dict[str, Any]) -> Html:
-    source = cell.get("source", cell.get("input"))  # "input": of version 3
+    source = cell.get("source", cell.get("input"))  # "input" in version 3
     lines = "".join(map(str, source)) if isinstance(source, list) else str(source or "")
     code = cell.get("cell_type") == "code"
     outputs = len(_list(cell.get("outputs")))
@@ -82,6 +82,6 @@ KIND = Kind(
     fallback=text.draw,
     recognise=_recognise,
     whole=True,
-    precedence=TEXTS + 14,  # before JSON, which it is, too
+    precedence=TEXTS + 14,  # before JSON, which also matches
     limit=2 * MIB,
 )

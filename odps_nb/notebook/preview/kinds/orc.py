@@ -1,4 +1,4 @@
-"""ORC: names, types and first rows."""
+"""ORC: column names, types and first rows."""
 
 from __future__ import annotations
 

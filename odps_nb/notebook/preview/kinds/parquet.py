@@ -1,4 +1,4 @@
-"""Parquet: names, types and first rows."""
+"""Parquet: column names, types and first rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PARQUET = Format(
     "application/vnd.apache.parquet",
     "Parquet",
     aliases=("application/x-parquet", "application/parquet"),
-    starts=(b"PAR1", b"PARE"),  # the second one with an encrypted footer
+    starts=(b"PAR1", b"PARE"),  # PARE: with an encrypted footer
 )
 
 

@@ -1,8 +1,8 @@
-"""PDF: the first page as a picture that the parser process draws (extra ``previews``).
+"""PDF: the first page as a picture, drawn in the parser process (extra ``previews``).
 
-Without pypdfium2, or of a file that is cut, locked or corrupt, there is a card with version, title
-and number of pages as far as they are plain text. The document is never embedded: browsers show no
-PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
+Without pypdfium2, or if the file is truncated, encrypted or corrupt, a card shows the version,
+title and number of pages, as far as they are plain text. The document is never embedded: browsers
+show no PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TITLE = re.compile(rb"/Title\s{0,4}\(((?:[^()\\]|\\.){1,200})\)")
 
 
 def _card(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw a sheet with the title that stands in the first bytes."""
+    """Draw a card with the title found in the first bytes."""
     title = _TITLE.search(excerpt.data)
     pages = len(_PAGE.findall(excerpt.data)) if excerpt.whole else 0
     words = title.group(1).decode("latin-1") if title else ""

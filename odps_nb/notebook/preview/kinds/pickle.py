@@ -1,7 +1,7 @@
-"""Pickles: what they would import when loaded; nothing is ever loaded here.
+"""Pickles: the names that loading would import; a pickle is never loaded here.
 
-Loading a pickle runs what it says. Names of modules that are known to reach the system are marked;
-others may reach it too.
+Loading a pickle can execute arbitrary code. Names from modules known to access the system are
+marked; others may access it, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PICKLE = Format(
     "pickle",
     aliases=("application/x-python-pickle", "application/python-pickle"),
 )
-# a protocol, then a frame or an instruction that makes an object
+# a protocol, then a frame or an instruction that creates an object
 _START = re.compile(
     rb"\x80(?:[\x04\x05]\x95.{6}\x00\x00|[\x02-\x05][\x80-\x8fcI-NX(\[\]{}()UGKBC])", re.DOTALL
 )
@@ -37,7 +37,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     rows = [
         element(
             "li",
-            element("b", shorten(one, 120), " · can reach the system", style="color:#dc2626")
+            element("b", shorten(one, 120), " · can access the system", style="color:#dc2626")
             if one in risky
             else shorten(one, 120),
         )
@@ -54,9 +54,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     more = parsed.number("more")
     note = "" if excerpt.whole and not more else "the first part"
     if risky:
-        note = (
-            f"{count_of(len(risky), 'name')} that can reach the system{'; ' + note if note else ''}"
-        )
+        note = f"{count_of(len(risky), 'name')} with system access{'; ' + note if note else ''}"
     return Drawing(html=box, facts=facts, note=note)
 
 

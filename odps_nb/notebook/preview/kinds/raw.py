@@ -1,6 +1,6 @@
-"""Camera RAW: the JPEG that the camera put into it. The RAW data are not developed.
+"""Camera RAW: the embedded JPEG preview; the RAW data are not decoded.
 
-Most of these files are TIFF inside, so they are asked about before pictures are.
+Most of these files are based on TIFF, so this kind is tried before images.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CR2 = _raw("image/x-canon-cr2", "CR2")
 _DNG = _raw("image/x-adobe-dng", "DNG")
 _RAF = _raw("image/x-fuji-raf", "RAF")
 _OTHER = _raw("image/x-raw", "")
-#: By the first word of the camera's maker.
+#: Format by the first word of the camera maker's name.
 _MAKERS: Final = {
     b"NIKON": _raw("image/x-nikon-nef", "NEF"),
     b"SONY": _raw("image/x-sony-arw", "ARW"),
@@ -39,16 +39,16 @@ _FORMATS = (
     _raw("image/x-olympus-orf", "ORF", *(b"IIRO\x08\0\0\0", b"IIRS\x08\0\0\0", b"MMOR\0\0\0\x08")),
     _raw("image/x-panasonic-rw2", "RW2", b"IIU\0\x18\0\0\0", b"IIU\0\x08\0\0\0"),
 )
-# tags of TIFF: what the first picture is, how it is packed, what its colours are, who made it
+# TIFF tags: subfile type, compression, photometric interpretation, maker
 _SUBFILE, _PACKED, _COLOURS, _MAKER, _DNG_VERSION = 254, 259, 262, 271, 50706
-_REDUCED: Final = 1  # a small picture of another one, as cameras put in front
+_REDUCED: Final = 1  # a reduced-resolution picture, which cameras store first
 _RAW_PACKED: Final = (32767, 34713, 65535)  # Sony, Nikon, Pentax
-_FILTERS: Final = 32803  # one colour in each pixel (TIFF/EP)
+_FILTERS: Final = 32803  # colour filter array (TIFF/EP)
 
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":  # where its JPEG is
+    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":  # offset of the JPEG
         return _RAF
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None:
@@ -66,7 +66,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _first_directory(data: bytes, order: str) -> dict[int, int]:
-    """Return tags and their values, or where these are, of the first directory of a TIFF."""
+    """Return the tags of the first TIFF directory with their values or value offsets."""
     (at,) = struct.unpack_from(f"{order}I", data.ljust(8, b"\0"), 4)
     count = int.from_bytes(data[at : at + 2], "little" if order == "<" else "big")
     tags = {}
@@ -83,6 +83,6 @@ KIND = Kind(
     recognise=_recognise,
     precedence=FIRST,
     limit=16 * MIB,
-    head=4 * MIB,  # cameras put their JPEG in front of the RAW data
+    head=4 * MIB,  # cameras store the JPEG before the RAW data
     alone=64 * MIB,
 )

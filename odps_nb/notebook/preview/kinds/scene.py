@@ -1,4 +1,4 @@
-"""3-D scenes (binary glTF): what is inside, as its JSON says; nothing is rendered."""
+"""3-D scenes (binary glTF): the contents listed in the JSON chunk; not rendered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         raise UnshowableError("its JSON part is missing or too large")
     found = load_json(text)
     if not isinstance(found, dict):
-        raise UnshowableError("its JSON part is no object")
+        raise UnshowableError("its JSON part is not an object")
     counts = [
         count_of(len(parts), part)
         for part, name in _PARTS.items()

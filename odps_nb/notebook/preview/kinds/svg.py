@@ -1,6 +1,6 @@
-"""SVG: shown as it is by ``<img>`` alone, where it runs no script and loads nothing.
+"""SVG: shown unchanged in an ``<img>``, which runs no scripts and loads no resources.
 
-One that would keep the browser busy is shown as source: `odps_nb.notebook.preview.parsers.svg`.
+An SVG that is too complex is shown as source; see `odps_nb.notebook.preview.parsers.svg`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CSV, TSV and alike: the first rows as a table."""
+"""CSV, TSV and similar formats: the first rows as a table."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     text = text_of(excerpt, format)
     form = form_of(text, whole=excerpt.whole)
-    if form is None:  # the first characters of the head are those of the excerpt
-        raise UnshowableError(f"not {format.label}")
+    if form is None:  # recognition used the same first characters
+        raise UnshowableError(f"not valid {format.label}")
     if not excerpt.whole:
-        text = text[: text.rfind("\n") + 1] or text  # the last line may be cut
+        text = text[: text.rfind("\n") + 1] or text  # the last line may be incomplete
     lines = list(lines_of(text, form))
     width, note = max((len(row) for _, row in lines), default=0), ""
     head, body = list(lines[0][1]), [row for _, row in itertools.islice(lines, 1, size.rows + 1)]
     count = len(lines) - 1
-    if form.separator == HIVE:  # the first line is a row
+    if form.separator == HIVE:  # no header line
         head, body, count = [], [row for _, row in lines[: size.rows]], count + 1
     elif uneven := [(number, len(row)) for number, row in lines if len(row) != len(head)]:
-        note = f"{unevenness(*uneven[0], len(head))}: to_table(ragged=True) fills or adds columns"
+        note = f"{unevenness(*uneven[0], len(head))}: to_table(ragged=True) pads or adds columns"
     head += [f"f{place}" for place in range(len(head), width)]
     rows = [row + [""] * (width - len(row)) for row in body]
     counted = count_of(count, "row") if excerpt.whole else "first rows"

@@ -15,7 +15,7 @@ def _recognise(head: Head) -> Format:
 
 
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw the first lines, escaped: what every kind of text can be shown as."""
+    """Draw the first lines, escaped; suitable for every kind of text."""
     text = text_of(excerpt, format)
     html = source_box(text, size, label=f"text of {name}")
     fact = count_of(len(text.splitlines()), "line") if excerpt.whole else "first lines"
@@ -27,5 +27,5 @@ KIND = Kind(
     formats=(_TEXT,),
     draw=draw,
     recognise=_recognise,
-    precedence=TEXTS + 99,  # any text that no other kind of text is
+    precedence=TEXTS + 99,  # the fallback for text
 )

@@ -1,7 +1,7 @@
-"""Video: a frame, and a player around the original bytes where the page has room for them.
+"""Video: a frame, and a player with the original bytes if they fit into the page.
 
-PyAV (extra ``previews``) decodes the frame in the parser process; the browser plays the film. A
-large film with its index at the end gets a card: the protocol has no ranges.
+PyAV (extra ``previews``) decodes the frame in the parser process; the browser plays the video. A
+large file with its index at the end gets a card, because the protocol has no range requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format("video/quicktime", "QuickTime", brands=(b"qt  ",))
-# old films without the box ftyp: the pictures, their index, or free space before one of these
+# old files without the box ftyp: media data, the index, or free space before one of them
 _QUICKTIME_START = re.compile(
     rb".{4}(?:mdat|moov.{4}(?:mvhd|cmov|rmra))"
     rb"|\0\0\0\x08(?:wide|free|skip).{4}(?:mdat|moov)",
@@ -66,9 +66,9 @@ _PS = Format(
     starts=(b"\x00\x00\x01\xba",),
 )
 _FLV = Format("video/x-flv", "FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
-#: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
+#: MPEG-TS packet size and offset of the sync byte, without and with a leading timestamp.
 _TS_PACKETS: Final = ((188, 0), (192, 4))
-#: Media types of films that are made of boxes.
+#: Media types of videos based on ISO boxes.
 _BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
 _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
@@ -94,8 +94,8 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     place = place_of_index(excerpt) if format.mime in _BOXED else None
     if place is not None:
-        note = f"no frame: {format_bytes(place)} before its index would be fetched for one"
-        return placeholder("its index stands at its end", size, note=note)
+        note = f"no frame: reading one would fetch {format_bytes(place)} before the index"
+        return placeholder("its index is at the end", size, note=note)
     playable = excerpt.whole and format.mime in _PLAYED
     poster = note = ""
     facts: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
-        # else a player would stay black
+        # otherwise a player would stay black
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
@@ -112,14 +112,14 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         source = data_url(format.mime, excerpt.data)
         html = _player(source, poster, size, name=name)
         return Drawing(html=html, facts=facts, note=note, picture=poster, player=source)
-    note = "too large to play here" if format.mime in _PLAYED else "browsers do not play it"
+    note = "too large to play here" if format.mime in _PLAYED else "browsers cannot play it"
     return pictured(poster, size, alt=f"a frame of {name}", facts=facts, note=note)
 
 
 def _doc_type(data: bytes) -> bytes:
-    """Return the element DocType (42 82) of EBML; its length may have up to 8 bytes, and padding.
+    """Return the EBML element DocType (42 82); its length may have up to 8 bytes, and padding.
 
-    The first bit that is set in a length says how many bytes it has (RFC 8794, 4).
+    The position of the first set bit of a length gives its number of bytes (RFC 8794, 4).
     """
     at = data.find(b"\x42\x82") + 2
     if at < 2 or at >= len(data) or not data[at]:
@@ -150,6 +150,6 @@ KIND = Kind(
     draw=_draw,
     recognise=_recognise,
     limit=8 * MIB,
-    head=MIB,  # most films have their index and a first frame in it
+    head=MIB,  # usually contains the index and a first frame
     embedded=True,
 )

@@ -1,6 +1,6 @@
-"""Model weights: names, types and shapes of the tensors (safetensors), the producer (ONNX).
+"""Model weights: tensor names, types and shapes (safetensors), or the producer (ONNX).
 
-Only headers are read, so that a file of many gigabytes costs as much as a small one.
+Only headers are read, so that large files cost as little as small ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     facts = ["first tensors"]
     if whole:
         if not found and not isinstance(load_json(header), dict):
-            raise UnshowableError("its header is no JSON object")
+            raise UnshowableError("its header is not a JSON object")
         parameters = sum(math.prod(map(int, shape)) for _, _, shape in found)
         facts = [count_of(len(found), "tensor"), count_of(parameters, "parameter")]
     shown = found[: size.rows * 10]
@@ -63,7 +63,7 @@ def _name(text: bytes) -> str:
 
 
 def _onnx(data: bytes) -> dict[str, Any]:
-    """Return the first fields of a ModelProto (onnx.proto3), empty if it does not begin so."""
+    """Return the first fields of a ModelProto (onnx.proto3); empty if it is not one."""
     if data[:1] != b"\x08" or data[2:3] != b"\x12" or not 3 <= data[1] <= 30:
         return {}
     found: dict[str, Any] = {"IR version": data[1]}

@@ -1,4 +1,4 @@
-"""Workbooks (Excel, OpenDocument): their sheets, and the first rows of the first one."""
+"""Workbooks (Excel, OpenDocument): the sheet names, and the first rows of the first sheet."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CALC = Format(
     "OpenDocument sheet",
     aliases=("application/zip",),
 )
-# a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
-# the first of these folders decides: a presentation may hold a workbook that is not packed
+# a local ZIP header of a file: 26 bytes between signature and name
+# the first of these folders decides: a presentation may contain an uncompressed workbook
 _PART = re.compile(
     rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
     re.DOTALL | re.IGNORECASE,
@@ -41,16 +41,16 @@ _OLD = Format(
 _LOCKED = Format(
     "application/encrypted",
     "Office with a password",
-    aliases=(  # of the same files without one, which are ZIP or compound files
+    aliases=(  # types of the same files without a password (ZIP or compound files)
         "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         "application/vnd.openxmlformats-officedocument.presentationml.presentation",
     ),
 )
-_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # a name in a compound file
+_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # name of a stream in a compound file
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# names of what a compound file holds, and the first record of a workbook, mostly at byte 512
+# stream names of a compound file, and the first record of a workbook, usually at byte 512
 _BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
 _BEGINS: Final = (b"\x09\x08\x10\x00\x00\x06\x05\x00", b"\x09\x08\x08\x00\x00\x05\x05\x00")
 
@@ -64,7 +64,7 @@ def _recognise(head: Head) -> Format | None:
         return _LOCKED if _PACKAGE in data else None
     if not data.startswith(b"PK\x03\x04"):
         return None
-    # OpenDocument says in a file that is not packed, mostly the first one, what it is
+    # OpenDocument states its type in an uncompressed file, usually the first one
     if _CALC_PART.search(data):
         return _CALC
     part = _PART.search(data)
@@ -73,7 +73,7 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if format.mime == _LOCKED.mime:
-        raise UnshowableError("locked with a password: not decoded here")
+        raise UnshowableError("password-protected: not decoded here")
     return draw_parsed(excerpt, format, size, name=name)
 
 

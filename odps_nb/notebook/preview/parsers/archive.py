@@ -1,7 +1,7 @@
-"""Archives and packed files: the names inside, or the first bytes of what is packed.
+"""Archives and compressed files: the names inside, or the first decompressed bytes.
 
-Nothing is extracted. Packed streams are unpacked into memory up to 1 MiB, enough for the first
-names of a tar or the first lines of a text.
+Nothing is extracted to disk. Compressed streams are decompressed into memory up to 1 MiB, enough
+for the first names of a tar or the first lines of a text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
-#: Bytes that are unpacked at most.
+#: Maximum decompressed bytes.
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
@@ -29,15 +29,15 @@ _Found = dict[str, Any]
 
 try:
     import rarfile
-except ImportError:  # said when such a file is asked for
+except ImportError:  # reported when such a file is parsed
     rarfile = None
 else:
-    # a packed comment would be unpacked by a program, out of a temporary file
+    # rarfile would run an external program to decompress a comment
     rarfile.rar3_decompress = lambda *_, **__: b""
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
-    """Return the files inside as ``names``; of a packed file its first bytes, as data."""
+    """Return an archive's files as ``names``, or a compressed file's first bytes as data."""
     label, whole = options["label"], options["whole"]
     if label in ("ZIP", "NumPy archive"):
         return _zip(data), b""
@@ -68,13 +68,13 @@ def _zip(data: bytes) -> _Found:
 
 def _rar(data: bytes, *, whole: bool) -> _Found:
     if rarfile is None:
-        raise MissingDependencyError("names inside RAR archives need rarfile", extra="previews")
-    # a part of several is read alone: the others are other blobs
+        raise MissingDependencyError("listing RAR archives needs rarfile", extra="previews")
+    # one part of a multi-part archive is read alone: the others are separate blobs
     with rarfile.RarFile(io.BytesIO(data), part_only=True) as archive:
         infos, locked, broken = archive.infolist(), archive.needs_password(), archive.strerror()
     if not infos:
-        why = "locked with a password" if locked else broken and f"{DAMAGED}: a header in it"
-        raise UnshowableError(why or "no file begins in it: it is a part of an archive")
+        why = "password-protected" if locked else broken and f"{DAMAGED}: a header in it"
+        raise UnshowableError(why or "no file begins in this part of the archive")
     return _listed(infos, whole=whole)
 
 
@@ -89,22 +89,22 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
                     more = True
                     break
     except (tarfile.TarError, EOFError, ValueError, OSError):
-        more = True  # only the first part was unpacked, and it ends where it ends
+        more = True  # expected: only the beginning was decompressed
     if not found:
-        damaged = f"{DAMAGED}: no file in it is whole"
+        damaged = f"{DAMAGED}: it contains no complete file"
         raise UnshowableError(damaged if whole else "no file in the part that was read")
     return _entries(found, "tar", "first files" if more else count_of(len(found), "file"))
 
 
 def _unpack(data: bytes, label: str) -> bytes:
-    """Return up to `MAX_UNPACKED` bytes of the stream; what was cut ends where it was cut."""
+    """Decompress up to `MAX_UNPACKED` bytes; a truncated stream ends early without an error."""
     if label == "gzip":
         return zlib.decompressobj(wbits=31).decompress(data, MAX_UNPACKED)
     if label == "bzip2":
         return bz2.BZ2Decompressor().decompress(data, MAX_UNPACKED)
     if label == "xz":
         return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
-    # the window bounds the memory; the count bounds the output
+    # the window limits the memory; the count limits the output
     unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
         return reader.read(MAX_UNPACKED)

@@ -1,4 +1,4 @@
-"""NumPy arrays: shape, type and first values. ``numpy.load`` is not used: nothing is unpickled."""
+"""NumPy arrays: shape, type and first values. ``numpy.load`` is not used, since it may unpickle."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 
-_SMALLEST = 16  # rows and columns of what is drawn as a picture
+_SMALLEST = 16  # minimum rows and columns of a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return shape and type, and the first rows of the array or of its first plane.
+    """Return shape and type, and the first rows of the array or its first plane.
 
-    What may be a picture is returned as a small one, if all of it is there and Pillow is installed.
+    A possible picture is returned as a thumbnail if it is complete and Pillow is installed.
     """
     size = Size(**options["size"])
     file = io.BytesIO(data)
@@ -39,7 +39,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _picture(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size) -> bytes | None:
-    """Return levels or truths in rows, RGB or RGBA as a picture; ``None`` for anything else."""
+    """Return an array of grey levels, booleans, RGB or RGBA as a picture; ``None`` for others."""
     if dtype.str not in ("|u1", "|b1") or shape[2:] not in ((), (3,), (4,)):
         return None
     if len(shape) < 2 or min(shape[:2]) < _SMALLEST or math.prod(shape) != len(data):
@@ -76,9 +76,9 @@ def _first_rows(
         )
         return [[str(value) for value in values]]
     if fortran:
-        raise UnshowableError("in Fortran order: the first rows are spread over the file")
+        raise UnshowableError("Fortran order: the first rows are spread over the file")
     width = shape[-1]
-    # the first rows of the first plane lie at the start, whatever the number of dimensions
+    # the first rows of the first plane are at the start, for any number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)
     plane = np.frombuffer(data, dtype, count=count)
     return [

@@ -1,7 +1,7 @@
-"""Arrow IPC: names, types and first rows as texts.
+"""Arrow IPC: column names, types and first rows as texts.
 
-Compressed buffers state their unpacked length: a file that promises more than 64 MiB is not
-unpacked. Offsets are checked before a value is read.
+Compressed buffers state their decompressed length; a file that states more than 64 MiB is not
+decompressed. Offsets are validated before values are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odps_nb.parsing.reasons import DAMAGED, reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes
 
-#: Bytes that the first rows may take when unpacked.
+#: Maximum decompressed bytes of the first rows.
 MAX_UNPACKED: Final = 64 * 1024 * 1024
 _LONGEST: Final = 200
 
@@ -29,16 +29,16 @@ _LONGEST: Final = 200
 def first_rows(
     read: Callable[[bytes, Size], tuple[pa.RecordBatch, str]], data: bytes, options: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of the batch that ``read`` returns with its row count."""
+    """Return the names, types and first rows of the batch that ``read`` returns."""
     size = Size(**options["size"])
     try:
         batch, count = read(data, size)
-    except KeyError:  # pyarrow has no class for Arrow's intervals of months or of days
-        why = "not decoded here: a column has a type that pyarrow does not read"
+    except KeyError:  # pyarrow has no class for Arrow's month and day intervals
+        why = "not decoded here: pyarrow does not support the type of a column"
         raise UnshowableError(why) from None
     except ConversionError as error:
         raise UnshowableError(error.message) from None
-    # one column more than is shown tells that there are more
+    # one column more than shown, to detect that there are more
     shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     try:
         batch.validate(full=True)
@@ -56,13 +56,13 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def check_unpacked(promised: int) -> None:
-    """Check that the first rows take no more than `MAX_UNPACKED` bytes."""
+    """Raise `UnshowableError` if decompression would yield more than `MAX_UNPACKED` bytes."""
     if not 0 <= promised <= MAX_UNPACKED:
-        raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
+        raise UnshowableError(f"would expand to {format_bytes(max(promised, 0))}: not decompressed")
 
 
 def _value(value: Any) -> Any:
-    with contextlib.suppress(ValueError, OverflowError):  # a date that Python has no value for
+    with contextlib.suppress(ValueError, OverflowError):  # a date outside Python's range
         return value.as_py()
     try:
         return value.cast(pa.string())
@@ -71,7 +71,7 @@ def _value(value: Any) -> Any:
 
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
+    # a file is the magic, padded to 8 bytes, a stream, and a footer, which is not needed
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
     promised = rows = batches = shown = 0
     is_all = True
@@ -84,7 +84,7 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
                 batches += 1
                 rows += _row_count(message)
                 shown = shown or (batches if rows else 0)
-    except (pa.ArrowException, OSError):  # cut behind these, or a footer without an end before it
+    except (pa.ArrowException, OSError):  # truncated, or a footer without an end-of-stream marker
         is_all = False
     with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
         check_unions(reader.schema)
@@ -101,13 +101,13 @@ def _row_count(message: Any) -> int:
     return 0 if length is None else max(0, *struct.unpack_from("<q", data, length))
 
 
-# -- how large the buffers of a message become --------------------------------------------------
-# A compressed buffer begins with its unpacked length (int64; -1: stored plain). Where the buffers
-# are stands in the message's flatbuffer, which needs only these four steps to be read.
+# -- decompressed size of a message ---------------------------------------------------------------
+# A compressed buffer begins with its decompressed length (int64; -1: not compressed). The message's
+# flatbuffer contains the buffer offsets, which these functions read.
 
 
 def _table(data: bytes, at: int, field: int) -> int | None:
-    """Return the position of a field of the flatbuffer table at ``at``, ``None`` if absent."""
+    """Return the position of a field of the flatbuffer table at ``at``; ``None`` if absent."""
     (back,) = struct.unpack_from("<i", data, at)
     vtable = at - back
     (length,) = struct.unpack_from("<H", data, vtable)
@@ -123,7 +123,7 @@ def _follow(data: bytes, at: int) -> int:
 
 
 def _unpacked_size(message: Any) -> int:
-    """Return the unpacked size of a record batch or dictionary; 0 if it is not compressed."""
+    """Return the decompressed size of a record batch or dictionary; 0 if it is not compressed."""
     data, body = message.metadata.to_pybytes(), message.body
     header = _table(data, _follow(data, 0), 2)  # Message.header
     if header is None or body is None:

@@ -1,4 +1,4 @@
-"""Avro object container files: the schema in the header, and rows where fastavro is installed."""
+"""Avro object container files: the schema in the header, and rows if fastavro is installed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _LONGEST: Final = 200
-_VALUE: Final = "(value)"  # no name of a field
-# how fastavro names the library of a codec: its error has no class of its own
+_VALUE: Final = "(value)"  # not a valid field name
+# fastavro's message for a missing codec library: the error has no specific class
 _NEEDS: Final = re.compile(r"need to install one of the following libraries: \W*([\w.-]+)")
 
 try:
@@ -25,7 +25,7 @@ except ImportError:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of the records."""
+    """Return field names, types and first rows of the records."""
     size = Size(**options["size"])
     codec, fields = _header(data)
     names = [str(field.get("name")) for field in fields]
@@ -44,11 +44,11 @@ def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[li
     try:
         reader: Any = fastavro.reader(io.BytesIO(data))
         found = list(islice(reader, size.rows))
-    except Exception as error:  # noqa: BLE001 - decoders of blocks raise what they like
+    except Exception as error:  # noqa: BLE001 - block decoders may raise anything
         if missing := _NEEDS.search(str(error)):
             return [], f"rows need {missing[1]}: pip install 'odps-nb[previews]'"
         if not whole and isinstance(error, EOFError):
-            return [], "its first block ends behind the part that was read"
+            return [], "its first block ends after the part that was read"
         return [], f"rows {refusal_of(error)}"
     rows = [row if isinstance(row, dict) and names != [_VALUE] else {_VALUE: row} for row in found]
     return [[row.get(name) for name in names[: size.columns + 1]] for row in rows], ""
@@ -62,7 +62,7 @@ def _kind(schema: object) -> str:
     return str(schema)
 
 
-# -- the header: magic, a map of bytes, a mark of 16 bytes (Avro 1.12, "Object Container Files") ---
+# -- header: magic, a map of bytes, a sync marker of 16 bytes (Avro 1.12, Object Container Files) --
 
 
 def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
@@ -70,7 +70,7 @@ def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
     file.seek(4)
     meta: dict[str, bytes] = {}
     while count := _long(file):
-        if count < 0:  # then the size of the block follows
+        if count < 0:  # a negative count is followed by the block size
             count = -count
             _long(file)
         for _ in range(count):
@@ -79,15 +79,15 @@ def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
     try:
         schema = json.loads(meta.get("avro.schema", b""))
     except (ValueError, RecursionError):
-        raise UnshowableError("no Avro schema in its header") from None
+        raise UnshowableError("its header has no Avro schema") from None
     fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        fields = [{"name": _VALUE, "type": schema}]  # values that are no records
+        fields = [{"name": _VALUE, "type": schema}]  # values that are not records
     return meta.get("avro.codec", b"null").decode("utf-8", "replace"), fields
 
 
 def _long(file: io.BytesIO) -> int:
-    """Read a number of variable length, sign in the lowest bit."""
+    """Read a variable-length zigzag integer."""
     value = 0
     for shift in range(0, 64, 7):
         byte = file.read(1)

@@ -1,6 +1,6 @@
-"""Source code and Markdown: lines cut into words, each with what it is in its language.
+"""Source code and Markdown: lines split into tokens, each with its syntactic class.
 
-Patterns of Pygments may take very long on some texts.
+Runs in the parser process because Pygments may be very slow on some texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pygments import lex, lexers, token
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the lines of a text in UTF-8 as ``rows`` of words and, before each, its class.
+    """Return the lines of a UTF-8 text as ``rows``, in which each token follows its class.
 
     Classes are ``word``, ``text``, ``number``, ``comment``, ``name``, ``title`` and empty.
     """

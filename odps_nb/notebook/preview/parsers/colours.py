@@ -1,7 +1,7 @@
-"""Colours of a small picture in sRGB, by its ICC profile or its gamma, as browsers show them.
+"""Converts a thumbnail to sRGB by its ICC profile or gamma, as browsers do.
 
-Of PNG, an ICC profile counts before the chunk sRGB, and that before gAMA and cHRM (PNG 3, 4.3). A
-profile that cannot be used is left out.
+In PNG, an ICC profile takes precedence over the chunk sRGB, and that over gAMA and cHRM (PNG 3,
+4.3). An unusable profile is ignored.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any, Final
 
 import numpy as np
 
-with contextlib.suppress(ImportError):  # said by `picture`
+with contextlib.suppress(ImportError):  # reported by `picture`
     from PIL import Image, ImageCms
 
-#: Bytes of the largest profile that is used; those of printers have up to 3 MB.
+#: Maximum bytes of a profile; printer profiles have up to 3 MB.
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 # x and y of white, red, green and blue (IEC 61966-2-1), in the order of cHRM
 _SRGB: Final = (0.3127, 0.329, 0.64, 0.33, 0.3, 0.6, 0.15, 0.06)
-# responses of the eye's cones, in which whites are adapted (Bradford, as in ICC profiles)
+# Bradford cone responses, used for chromatic adaptation as in ICC profiles
 _CONES: Final = np.array(
     [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
 )
 _SAME: Final = 0.05
-"""A gamma that is nearer than this to 1/2.2 changes nothing, as in libpng."""
+"""A gamma closer to 1/2.2 than this is ignored, as in libpng."""
 
 
 def as_srgb(image: Image.Image) -> Image.Image:
-    """Return a picture of the modes L, LA, RGB, RGBA or CMYK in sRGB: as L, RGB or RGBA."""
+    """Convert a picture of mode L, LA, RGB, RGBA or CMYK to sRGB with mode L, RGB or RGBA."""
     alpha = image.getchannel("A") if "A" in image.getbands() else None
     colours = image if alpha is None else image.convert(image.mode[:-1])
-    with contextlib.suppress(Exception):  # whatever is wrong with a profile or a gamma
+    with contextlib.suppress(Exception):  # ignore any error in a profile or gamma
         colours = _translated(colours, image.info)
     if colours.mode == "CMYK" or alpha is not None:
         colours = colours.convert("RGB")
@@ -70,8 +70,8 @@ def _translated(image: Image.Image, info: dict[Any, Any]) -> Image.Image:
 
 
 def _between(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
-    """Return the matrix from light of these primaries to that of sRGB."""
-    with np.errstate(all="raise"):  # primaries of no colour
+    """Return the matrix from linear light with these primaries to linear sRGB."""
+    with np.errstate(all="raise"):  # degenerate primaries
         there, here = _to_xyz(primaries), _to_xyz(_SRGB)
         whites = [_CONES @ matrix.sum(axis=1) for matrix in (there, here)]
         adapted = np.linalg.inv(_CONES) @ np.diag(whites[1] / whites[0]) @ _CONES
@@ -80,7 +80,7 @@ def _between(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
 
 
 def _to_xyz(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
-    """Return the matrix from red, green and blue light to XYZ; white has the luminance 1."""
+    """Return the matrix from linear RGB with these primaries to XYZ; white has luminance 1."""
     x, y = (np.array(primaries[at::2], dtype=float) for at in (0, 1))
     white, *colours = np.stack([x / y, np.ones(4), (1 - x - y) / y], axis=1)
     matrix = np.stack(colours, axis=1)

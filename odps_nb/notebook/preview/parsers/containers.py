@@ -1,7 +1,7 @@
-"""Opens films and sound with FFmpeg, for `film` and `sound`.
+"""Opens video and audio with FFmpeg, for `film` and `sound`.
 
-FFmpeg gets bytes, the one container that the first bytes proved (no playlist is ever recognised),
-and decoders of everyday formats; it can open nothing else.
+FFmpeg only gets the bytes, the container format recognised from them (never a playlist) and
+decoders of common formats; it cannot open other files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEMUXERS: Final = {
     "audio/basic": "au",
     **{f"audio/{name}": name for name in ("flac", "aac", "wav", "amr", "aiff", "ac3")},
 }
-#: All names of a demuxer, where it has several.
+#: All names of a demuxer that has several.
 _NAMES: Final = {"mov": "mov,mp4,m4a,3gp,3g2,mj2", "matroska": "matroska,webm"}
 _USED: Final = {
     "H.264": "h264",
@@ -69,22 +69,22 @@ _USED: Final = {
     "PCM": "pcm_s16le pcm_s24le pcm_s16be pcm_s24be pcm_s32le pcm_s32be pcm_f32le pcm_f32be "
     "pcm_f64le pcm_f64be pcm_u8 pcm_s8 pcm_alaw pcm_mulaw",
 }
-#: Decoders that are used, by FFmpeg's name, and what people call them.
+#: Allowed decoders: FFmpeg's name and display name.
 DECODERS: Final = {one: name for name, decoders in _USED.items() for one in decoders.split()}
 
 try:
     import av
-except ImportError:  # said when a film is asked for
+except ImportError:  # reported when a film is parsed
     av = None  # type: ignore[assignment]
 
-#: What PyAV raises for bytes that it cannot decode.
+#: Errors that PyAV raises for bytes that it cannot decode.
 FAILURES: Final = (OSError, ValueError, *(() if av is None else (av.error.FFmpegError,)))
 
 
 def opened(data: bytes, mime: str) -> InputContainer:
-    """Return the file, opened; its streams are known, nothing is decoded. The caller closes it."""
+    """Open the file and read its stream information, without decoding. The caller closes it."""
     if av is None:
-        raise MissingDependencyError("its length and a picture of it need PyAV", extra="previews")
+        raise MissingDependencyError("its duration and picture need PyAV", extra="previews")
     name = _DEMUXERS[mime]
     bounds = {
         "format_whitelist": _NAMES.get(name, name),
@@ -107,4 +107,4 @@ def opened(data: bytes, mime: str) -> InputContainer:
 
 
 def _refuse(url: str, flags: int, options: dict[str, Any]) -> NoReturn:
-    raise PermissionError("a blob opens no other file")
+    raise PermissionError("a blob must not open other files")

@@ -1,7 +1,7 @@
-"""SQLite databases: names, rows and columns of the tables, from a copy in memory.
+"""SQLite databases: names, row counts and columns of the tables, from a copy in memory.
 
-No view, trigger or virtual table is run, and of a table only its rows are counted, so that no
-expression of the file is evaluated.
+No view, trigger or virtual table is used, and rows are only counted, so that no expression in the
+file is evaluated.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _TABLES: Final = 60
-_ROWS: Final = 100_000  # that are counted of one table
+_ROWS: Final = 100_000  # maximum rows to count in one table
 _SECONDS: Final = 3
-_STEPS: Final = 10_000  # of SQLite's machine between two looks at the clock
-# the bytes that say whether the file has a write-ahead log; a database in memory has none
+_STEPS: Final = 10_000  # instructions of SQLite's virtual machine between time checks
+# header bytes for write-ahead logging, which a database in memory does not support
 _JOURNAL: Final = slice(18, 20)
 _LISTED: Final = """
     SELECT name, (SELECT ifnull(group_concat(name, ', '), '') FROM pragma_table_xinfo(held.name))
@@ -29,10 +29,10 @@ _LISTED: Final = """
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return name, number of rows and columns of each table."""
+    """Return the name, number of rows and columns of each table."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         if not hasattr(database, "deserialize"):
-            raise UnshowableError("this build of SQLite opens no bytes")
+            raise UnshowableError("this build of SQLite cannot open databases in memory")
         copy = bytearray(data)
         copy[_JOURNAL] = b"\1\1"
         database.deserialize(bytes(copy))
@@ -46,7 +46,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _restrict(database: sqlite3.Connection) -> None:
-    """Refuse what a database may do besides: functions of its schema, and changes."""
+    """Disable functions in the schema, and changes."""
     database.text_factory = lambda text: text.decode("utf-8", "replace")
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
         database.execute(f"PRAGMA {setting}")
@@ -55,11 +55,11 @@ def _restrict(database: sqlite3.Connection) -> None:
 
 
 def _counted(database: sqlite3.Connection, name: str) -> str:
-    """Return the number of rows as a text, or how many there are at least."""
+    """Return the number of rows as a text, such as ``over 100,000`` if there are many."""
     quoted = '"' + name.replace('"', '""') + '"'
     query = f"SELECT count(*) FROM (SELECT 1 FROM main.{quoted} LIMIT {_ROWS + 1})"
     try:
         (count,) = database.execute(query).fetchone()
-    except sqlite3.Error:  # this table is damaged, or the time is over
+    except sqlite3.Error:  # the table is damaged, or the time limit is exceeded
         return "?"
     return f"{count:,}" if count <= _ROWS else f"over {_ROWS:,}"

@@ -1,6 +1,6 @@
 """HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
 
-No value of a dataset is read, so that no filter runs. Links are named and never followed, so that
+Dataset values are never read, so that no filter runs. Links are named but never followed, so that
 no other file is opened.
 """
 
@@ -17,11 +17,11 @@ from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-_OBJECTS: Final = 2_000  # that are visited
+_OBJECTS: Final = 2_000  # maximum objects to visit
 _SHOWN: Final = 60
-_ATTRIBUTES: Final = 8  # that are shown of one object
-_VALUES: Final = 8  # of an attribute
-_SMALL: Final = 4_096  # bytes of an attribute that is read
+_ATTRIBUTES: Final = 8  # maximum attributes to show for one object
+_VALUES: Final = 8  # maximum values to show of an attribute
+_SMALL: Final = 4_096  # maximum bytes of an attribute to read
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
 _HIDDEN: Final = frozenset(
     {
@@ -30,29 +30,29 @@ _HIDDEN: Final = frozenset(
     }
 )
 _ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
-"""What h5py raises where an object is cut, damaged, or of a type that numpy has not."""
+"""Errors that h5py raises if an object is truncated, damaged, or of a type unknown to NumPy."""
 
 try:
     import h5py
-except ImportError:  # said when a file is asked for
+except ImportError:  # reported when a file is parsed
     h5py = None
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return a row for each dataset, and attributes of the file.
+    """Return a row for each dataset, and the attributes of the file.
 
-    The option ``length`` is that of the whole file, of which ``data`` is the beginning.
+    The option ``length`` is the size of the whole file, of which ``data`` is the beginning.
     """
     if data.startswith(b"CDF"):
         return netcdf.parse(data, options)
     if h5py is None:
-        raise MissingDependencyError("contents of HDF5 files need h5py", extra="previews")
+        raise MissingDependencyError("reading HDF5 files needs h5py", extra="previews")
     with h5py.File(_Beginning(data, options["length"]), "r") as file:
         return _read(file)
 
 
 class _Beginning(io.BytesIO):
-    """The beginning of a longer file, which has zeros where it was not read."""
+    """The beginning of a longer file; unread bytes are zeros."""
 
     def __init__(self, data: bytes, length: int) -> None:
         super().__init__(data)
@@ -90,10 +90,10 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
 
 
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over paths and objects of a file, a group before its members.
+    """Iterate over the paths and objects of a file, a group before its members.
 
-    A link that is not followed is a text. An object that cannot be read is ``None``, as is what
-    comes after the last one that is visited. A group with several names is visited once.
+    Links yield a text. Unreadable objects yield ``None``, as does the end if the maximum number of
+    objects is exceeded. A group with several names is visited once.
     """
     waiting, seen = [("", file)], set()
     visited = 0
@@ -165,7 +165,7 @@ def _attributes(found: Any) -> list[str]:
 
 
 def _attribute(found: Any, name: str) -> str:
-    """Return a small value as text; nothing of large ones, references and unknown types."""
+    """Return a small value as text; ``""`` for large values, references and unknown types."""
     try:
         stored = found.attrs.get_id(name)
         if stored.get_storage_size() > _SMALL:

@@ -1,7 +1,7 @@
-"""Pictures of numbers, such as heights or measurements: stretched over greys of 8 bits.
+"""Numeric rasters, such as elevations or measurements, stretched to 8-bit grey.
 
-Places without data are transparent: values that are no numbers, the value that GDAL's tag of a TIFF
-states, or one that is plainly a mark.
+Pixels without data are transparent: NaN, the no-data value in GDAL's TIFF tag, or a value that is
+clearly a marker.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _NODATA: Final = 42113  # GDAL's tag of TIFF
 _HUGE: Final = 1e20
-"""Nothing measured is as large; netCDF marks places without data by 1e20 or 9.97e36."""
+"""Larger than any measurement; netCDF marks missing data with 1e20 or 9.97e36."""
 
 
 def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """Return a picture of one deep band in L or LA, and facts: what black and white stand for."""
+    """Convert a one-band raster to L or LA; also return the values of black and white as facts."""
     values = np.asarray(image)
     hidden = ~np.isfinite(values)
     marks = ["NaN"] if hidden.any() else []
@@ -32,7 +32,7 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
         marks.append(f"{mark:.6g}")
     valid = values[~hidden]
     if not valid.size:
-        raise UnshowableError(f"no place has data: all are {' or '.join(marks)}")
+        raise UnshowableError(f"no pixel has data: all are {' or '.join(marks)}")
     low, high = float(valid.min()), float(valid.max())
     made = grey(values, low, high)
     facts = [f"{low:.6g} to {high:.6g}"]
@@ -43,14 +43,14 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 
 
 def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
-    """Return the values that mark places without data: the stated one, else those that look so.
+    """Return the no-data values: the one stated in the file, else those that look like markers.
 
-    It looks so when it repeats, is negative or huge, and all other values would fill less than
-    half of the scale beside it.
+    A value looks like a marker if it repeats, is negative or huge, and all other values would fill
+    less than half of the scale next to it.
     """
     stated = getattr(image, "tag_v2", {}).get(_NODATA)
     if stated is not None:
-        with contextlib.suppress(ValueError):  # a text: "-9999", "nan"
+        with contextlib.suppress(ValueError):  # stored as text: "-9999", "nan"
             mark = float(str(stated).strip("\0 "))
             return [mark] if (values == mark).any() else []
     found = []
@@ -69,9 +69,9 @@ def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
 
 
 def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:
-    """Return an array of two dimensions as greys: ``low`` is black, ``high`` is white.
+    """Convert a 2-D array to grey levels; ``low`` is black, ``high`` is white.
 
-    By default its smallest and its largest value; what is no number is black.
+    They default to the minimum and maximum; NaN is black.
     """
     try:
         from PIL import Image

@@ -1,6 +1,6 @@
-"""DICOM (medical pictures): the first frame as greys, and technical facts.
+"""DICOM (medical images): the first frame in grey, and technical facts.
 
-What says who was examined, where and by whom is never returned.
+Personal data (patient, place, physician) are never returned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInt
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the first frame, or names and values of the plain elements."""
+    """Return facts, and the first frame or the names and values of the plain elements."""
     found = pydicom.dcmread(io.BytesIO(data))
     facts = [str(found.get("Modality") or "no modality")[:16]]
     rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
@@ -36,20 +36,20 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         try:
             check_pixels(columns, rows)
             return answer(facts, thumbnail(_frame(found), Size(**options["size"])))
-        except Exception as error:  # noqa: BLE001 - decoders of pixels raise what they like
+        except Exception as error:  # noqa: BLE001 - pixel decoders may raise anything
             note = f"not drawn: {reason_of(error)}"
     plain = [(name, found.get(name)) for name in _PLAIN if found.get(name)]
     return answer(facts, note=note, head=("element", "value"), rows=plain)
 
 
 def _frame(found: pydicom.Dataset) -> Image.Image:
-    """Return the first frame; greys from the window that the file asks for, else from all."""
+    """Return the first frame, with grey levels from the file's window or the full range."""
     values = pixel_array(found, index=0)
-    if values.ndim == 3:  # colours
+    if values.ndim == 3:  # colour
         from PIL import Image
 
         return Image.fromarray(values.astype(np.uint8))
     scaled = apply_voi_lut(apply_rescale(values, found), found).astype(np.float32)
     drawn = grey(scaled)
-    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # the smallest is white
+    inverted = found.get("PhotometricInterpretation") == "MONOCHROME1"  # the minimum is white
     return drawn.point(lambda level: 255 - level) if inverted else drawn

@@ -1,7 +1,7 @@
 """Documents (Word, PowerPoint, OpenDocument, EPUB): title, author, first lines, counts.
 
 All are ZIP files with XML inside (ECMA-376 part 2, OpenDocument 1.3 part 2, EPUB 3.3). Only the
-parts that are needed are unpacked, up to `MAX_UNPACKED` bytes in all; no link is followed.
+required parts are decompressed, up to `MAX_UNPACKED` bytes in total; links are never followed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from odps_nb.notebook.preview.shared import answer, words
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-#: Bytes that are unpacked of one document, all its parts together.
+#: Maximum decompressed bytes of all parts of one document.
 MAX_UNPACKED: Final = 16 << 20
 _CHUNK: Final = 64 << 10
-_PARTS: Final = 64  # slides or sections that are opened for text
+_PARTS: Final = 64  # maximum slides or sections to open for text
 _LINKS: Final = WantedXml(elements=words("Relationship"))
 _WORDS: Final = WantedXml(paragraphs=words("p"), texts=words("t"))
 _TITLES: Final = words("title creator")
@@ -29,7 +29,7 @@ _Read = tuple[XmlContent, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return title, author, first lines, and counts as facts."""
+    """Return title, author, first lines, and counts (as facts)."""
     read = _READERS.get(options["label"], _open_slides)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         found, facts = read(_Parts(archive))
@@ -39,11 +39,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 class _Parts:
-    """Parts of a document by name, unpacked within one budget."""
+    """The parts of a document by name, decompressed within one budget."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        # names ignore case (OPC), and some programs write backslashes
+        # names are case-insensitive (OPC), and some programs write backslashes
         self._infos = {_key(info.filename): info for info in archive.infolist()}
         self._left = MAX_UNPACKED
 
@@ -51,16 +51,16 @@ class _Parts:
         return _key(name) in self._infos
 
     def check(self, main: str) -> None:
-        """Raise `UnshowableError` without the main part."""
+        """Raise `UnshowableError` if the main part is missing."""
         if main not in self:
             raise UnshowableError("its main part is missing")
 
     def read(self, name: str, wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
-        """Return the content of a part; empty if there is no part of that name."""
+        """Return the content of a part; empty if the part does not exist."""
         return read_xml(self._chunks(name), wanted, lines=lines) if name in self else XmlContent()
 
     def read_about(self, name: str, wanted: WantedXml) -> XmlContent:
-        """Return the content of a part that the text does not depend on; empty if it is damaged."""
+        """Return the content of an optional part; empty if it is damaged."""
         try:
             return self.read(name, wanted)
         except UnshowableError:
@@ -71,11 +71,11 @@ class _Parts:
             while chunk := part.read(_CHUNK):
                 self._left -= len(chunk)
                 if self._left < 0:
-                    raise UnshowableError("unpacks to more than 16 MiB: not read")
+                    raise UnshowableError("its decompressed size is above 16 MiB: not read")
                 yield chunk
 
     def links(self, part: str) -> list[tuple[str, str, str]]:
-        """Return id, last word of the type, and target of the relationships of a part."""
+        """Return the id, last word of the type, and target of each relationship of a part."""
         folder, name = posixpath.split(part)
         held = self.read(posixpath.join(folder, "_rels", f"{name}.rels"), _LINKS)
         return [
@@ -115,7 +115,7 @@ def _power_point(parts: _Parts) -> _Read:
 
 
 def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]:
-    """Return the name of the main part, title and author, and the counts that are stated."""
+    """Return the name of the main part, title and author, and the stated counts."""
     targets = {kind: target for _, kind, target in parts.links("")}
     main = targets.get("officeDocument", usual)
     parts.check(main)
@@ -131,7 +131,7 @@ def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
     parts.check("content.xml")
     manifest = parts.read("META-INF/manifest.xml", WantedXml(elements=words("encryption-data")))
     if manifest.elements:
-        raise UnshowableError("it is locked with a password")
+        raise UnshowableError("it is password-protected")
     statistic = WantedXml(values=_TITLES, elements=words("document-statistic"))
     found = parts.read_about("meta.xml", statistic)
     stated = {name: text for _, some in found.elements for name, text in some.items()}
@@ -162,7 +162,7 @@ def _epub(parts: _Parts) -> _Read:
 
 
 def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
-    """Return the first lines of parts that follow one another."""
+    """Return the first lines of consecutive parts."""
     lines: list[str] = []
     for name in names[:_PARTS]:
         if len(lines) >= LINES:
@@ -172,7 +172,7 @@ def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
 
 
 def _counts(stated: dict[str, str], units: dict[str, str]) -> list[str]:
-    """Return what a document states of its length, where that is a number."""
+    """Return the stated lengths of a document (pages, words, …) that are numbers."""
     found = ((stated.get(name, ""), unit) for name, unit in units.items())
     return [
         count_of(int(text), unit)

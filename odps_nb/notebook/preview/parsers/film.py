@@ -1,4 +1,4 @@
-"""Films: length, size, codec, and one frame as a picture."""
+"""Videos: duration, frame size, codec, and one frame as a picture."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
     from PIL import Image
 
-_PACKETS: Final = 400  # that may come before the first frame
-_DULL: Final = 24  # levels of 256 between the darkest and the lightest point
+_PACKETS: Final = 400  # maximum packets before the first frame
+_DULL: Final = 24  # brightness range (of 256 levels) below which a frame counts as blank
 _INDEXED: Final = (
     *("video/mp4", "video/quicktime", "video/3gpp"),
     *("video/webm", "video/x-matroska", "video/x-ms-asf"),
@@ -28,7 +28,7 @@ _INDEXED: Final = (
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return length, size and codec as facts, and a frame as an encoded picture."""
+    """Return duration, frame size and codec as facts, and a frame as an encoded picture."""
     mime, whole = options["mime"], options["whole"]
     try:
         return _parsed(data, mime, Size(**options["size"]), whole=whole)
@@ -43,7 +43,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
     with opened(data, mime) as container:
         film = next((one for one in container.streams.video if not _is_cover(one)), None)
         if film is None:
-            raise UnshowableError("no moving picture was found inside")
+            raise UnshowableError("no video track was found")
         context = film.codec_context
         name = context.name if context is not None else ""
         if name not in DECODERS:
@@ -51,7 +51,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
         check_pixels(film.width, film.height)
         picture = _poster(container, film, whole=whole)
         facts = [f"{picture.width} × {picture.height}", DECODERS[name]]
-        # what has no index in front would state the length of the part that was read
+        # without a leading index, FFmpeg would return the duration of the part that was read
         if container.duration and (whole or mime in _INDEXED):
             facts.insert(0, length_of(container.duration / 1_000_000))
         return answer(facts, thumbnail(picture, size))
@@ -62,7 +62,7 @@ def _is_cover(film: VideoStream) -> bool:
 
 
 def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
-    """Return the first frame, or one of the middle where that is a black or white one."""
+    """Return the first frame, or a frame from the middle if the first one is blank."""
     film.codec_context.thread_count = 1
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
     first = _next_frame(container, film)
@@ -79,7 +79,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
 def _next_frame(container: InputContainer, film: VideoStream) -> Image.Image | None:
     for packet in itertools.islice(container.demux(film), _PACKETS):
         for frame in packet.decode():
-            check_pixels(frame.width, frame.height)  # it may differ from what the header says
+            check_pixels(frame.width, frame.height)  # may differ from the header
             picture: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
             return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
     return None

@@ -1,7 +1,7 @@
-"""FITS (astronomy): the cards of the header, and the first picture as greys.
+"""FITS (astronomy): the header cards, and the first image in grey.
 
-FITS 4.0: units of a header and big-endian data, each of whole blocks of 2880 bytes; a header is
-cards of 80 letters up to ``END``.
+FITS 4.0: each unit is a header and big-endian data, padded to blocks of 2880 bytes; a header
+consists of 80-character cards up to ``END``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Card = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
-    """A header and where its data begin."""
+    """A header, and the offset of its data."""
 
     cards: list[_Card]
     values: dict[str, str]
@@ -41,7 +41,7 @@ class _Unit:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents as NumPy counts them: the one that changes fastest is the last."""
+        """Extents in NumPy's order: the last one changes fastest."""
         axes = range(min(self.number("NAXIS"), 999), 0, -1)
         extents = tuple(self.number(f"NAXIS{axis}") for axis in axes)
         if min(extents, default=0) < 0:
@@ -54,7 +54,7 @@ class _Unit:
 
     @property
     def length(self) -> int:
-        """Bytes of the data, without what fills the last block."""
+        """Bytes of the data, without the padding of the last block."""
         if not self.shape:
             return 0
         width = abs(self.number("BITPIX")) // 8
@@ -62,7 +62,7 @@ class _Unit:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the first picture, or the cards where there is none."""
+    """Return facts, and the first image, or the header cards if there is no image."""
     whole, size = options["whole"], Size(**options["size"])
     units = _units(data, all_of_it=whole)
     with_data = next((unit for unit in units if unit.length), units[0])
@@ -90,10 +90,10 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
             following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
         except ValueError:
             if found:
-                break  # what follows the last unit means nothing
+                break  # ignore anything after the last unit
             if all_of_it:
                 raise
-            raise UnshowableError("its header ends behind the part that was read") from None
+            raise UnshowableError("its header ends after the part that was read") from None
         found.append(unit)
         if not all_of_it or following <= at:
             break
@@ -121,7 +121,7 @@ def _card(text: str) -> _Card:
     if not rest.startswith("'"):
         value, _, note = rest.partition("/")
         return name, value.strip(), note.strip()
-    # a quote inside of a text is written twice
+    # quotes in a string are doubled
     end = 1
     while (end := rest.find("'", end)) >= 0 and rest[end + 1 : end + 2] == "'":
         end += 2
@@ -135,19 +135,19 @@ def _is_picture(unit: _Unit) -> bool:
 
 
 def _drawn(data: bytes, unit: _Unit) -> Any:
-    """Return the first plane; north of it, which is stored last, is above."""
+    """Return the first plane flipped vertically, since the top row (north) is stored last."""
     dtype = _TYPES.get(unit.number("BITPIX"))
     if dtype is None:
-        raise UnshowableError("BITPIX is none of the six types")
+        raise UnshowableError("BITPIX is not one of the six types")
     height, width = unit.shape[-2:]
     picture.check_pixels(width, height)
     if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):
-        raise UnshowableError("its data are cut")
+        raise UnshowableError("its data are truncated")
     plane = np.frombuffer(data, dtype, height * width, unit.begins).reshape(height, width)
-    # a few bright points would leave everything else black
+    # percentiles, because a few bright points would make the rest black
     values = np.asarray(plane[::-1], dtype=np.float32)
     finite = values[np.isfinite(values)]
     if not finite.size:
-        raise UnshowableError("no number in it is finite")
+        raise UnshowableError("it contains no finite number")
     low, high = np.percentile(finite[:: max(1, finite.size // 500_000)], (1, 99.7))
     return grey(values, float(low), float(high))

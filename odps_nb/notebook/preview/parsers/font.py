@@ -1,4 +1,4 @@
-"""Fonts: a picture of some letters, drawn by FreeType, and the names that the font has."""
+"""Fonts: a picture of some letters, drawn by FreeType, and the font's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odps_nb.parsing.values import UnshowableError
 
 _LINES: Final = ("Aa Bb Cc 123", "Hamburgefonstiv", "Ää Éé Ññ & ?!")
 _SYMBOLS: Final = 24
-# where fonts without Latin letters have their signs: icons, arrows to dingbats, other scripts
+# ranges of glyphs in fonts without Latin letters: icons, arrows to dingbats, other scripts
 _ELSEWHERE: Final = (
     range(0xE000, 0xF900),
     range(0x2190, 0x2BFF),
@@ -24,22 +24,22 @@ _ELSEWHERE: Final = (
     range(0xF0000, 0xF0400),
     range(0x21, 0x7F),
 )
-_ABSENT: Final = "\U0010ffff"  # a code point that no font has a letter for
+_ABSENT: Final = "\U0010ffff"  # a code point that no font supports
 _INK: Final = (17, 24, 39, 255)
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return family and style, and a picture of some letters."""
+    """Return the family and style, and a picture of some letters."""
     size = Size(**options["size"])
     width, height = size.width * 2, size.height * 2
-    # Raqm, the other engine, fails on letters that it draws nothing for, such as U+061C
+    # the other engine, Raqm, fails on invisible characters such as U+061C
     basic = ImageFont.Layout.BASIC
     font = ImageFont.truetype(io.BytesIO(data), height // 6, layout_engine=basic)
     picture = Image.new("RGBA", (width, height), (255, 255, 255, 255))
     pen = ImageDraw.Draw(picture)
     lines = _lines(font)
     if not lines:
-        raise UnshowableError("it has no letters that are looked for here")
+        raise UnshowableError("it has none of the letters that a preview shows")
     for number, line in enumerate(lines):
         _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
     out = io.BytesIO()
@@ -48,7 +48,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _lines(font: Any) -> list[str]:
-    """Return lines of letters that the font has; of a font of icons, some of its signs."""
+    """Return lines of letters that the font supports, or some symbols of an icon font."""
     small = font.font_variant(size=16)
     absent = {_shape(small, _ABSENT), _shape(small, " ")}
 

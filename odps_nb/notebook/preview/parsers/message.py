@@ -1,4 +1,4 @@
-"""Mail messages: fields of the header, first lines of text, names and sizes of attachments."""
+"""Mail messages: header fields, first lines of text, names and sizes of attachments."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from odps_nb.terms import count_of, format_bytes
 
 _FIELDS: Final = ("From", "To", "Cc", "Date")
 _LONGEST: Final = 300
-_FIELD_READ: Final = 4000  # characters of a field, or of a name, that are decoded
+_FIELD_READ: Final = 4000  # maximum characters of a field or name to decode
 _TEXT_READ: Final = 256 << 10
 _ATTACHED: Final = 50
 _PARTS: Final = 1000
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return subject, fields, first lines, and attachments; these only of a whole message."""
+    """Return subject, fields and first lines, and the attachments of a complete message."""
     whole = options["whole"]
     try:
         message = email.message_from_bytes(data)
         parts = list(_leaves(message))
     except RecursionError:
-        raise UnshowableError("its parts are nested too deep: not read") from None
+        raise UnshowableError("its parts are nested too deeply: not read") from None
     attached = [part for part in parts if _is_attached(part)] if whole else []
     stated = [(name, _decoded(message.get(name, ""))) for name in _FIELDS]
     lines = [f"{name}: {text}" for name, text in stated if text]
@@ -43,7 +43,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Return the parts that hold no other parts; a message inside is one of them."""
+    """Return the parts without subparts; an embedded message counts as one part."""
     waiting, seen = [message], 0
     while waiting and seen < _PARTS:
         part, seen = waiting.pop(), seen + 1
@@ -63,20 +63,20 @@ def _is_attached(part: Message) -> bool:
 def _name(part: Message) -> str:
     try:
         return _decoded(part.get_filename(""))
-    except (ValueError, LookupError, TypeError):  # of a parameter that RFC 2231 does not allow
+    except (ValueError, LookupError, TypeError):  # a parameter that violates RFC 2231
         return ""
 
 
 def _decoded(value: object) -> str:
-    """Return a field in one line, its encoded words (RFC 2047) decoded where they can be."""
+    """Return a field in one line, with encoded words (RFC 2047) decoded if possible."""
     text = str(value)[:_FIELD_READ]
-    with contextlib.suppress(HeaderParseError, ValueError, LookupError):  # else as it is written
+    with contextlib.suppress(HeaderParseError, ValueError, LookupError):  # otherwise unchanged
         text = str(make_header(decode_header(text)))
     return _plain(" ".join(text.split())[:_LONGEST])
 
 
 def _payload(part: Message) -> bytes:
-    """Return the decoded bytes; of a message inside, those that it is written in."""
+    """Return the decoded bytes of a part; the source bytes of an embedded message."""
     if part.is_multipart():
         held = part.get_payload()
         return b"".join(one.as_bytes() for one in held if isinstance(one, Message))
@@ -85,7 +85,7 @@ def _payload(part: Message) -> bytes:
 
 
 def _lines(texts: list[Message]) -> list[str]:
-    """Return the first lines of the first plain text, or the words of the first page."""
+    """Return the first lines of the first plain-text part, or the text of the first HTML part."""
     by_kind = {part.get_content_subtype(): part for part in reversed(texts)}
     part = by_kind.get("plain") or by_kind.get("html") or next(iter(by_kind.values()), None)
     if part is None:
@@ -100,10 +100,10 @@ def _lines(texts: list[Message]) -> list[str]:
 def _text(data: bytes, charset: str) -> str:
     try:
         return _plain(data.decode(charset, "replace"))
-    except (LookupError, ValueError):  # no encoding of text has that name
+    except (LookupError, ValueError):  # unknown encoding
         return data.decode("utf-8", "replace")
 
 
 def _plain(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which no page can hold."""
+    """Return the text without lone surrogates, which cannot be encoded in a page."""
     return text.encode("utf-8", "replace").decode()

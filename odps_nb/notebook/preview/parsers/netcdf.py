@@ -13,20 +13,20 @@ import numpy as np
 from odps_nb.notebook.preview.shared import answer
 from odps_nb.terms import count_of
 
-_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # tags of lists
+_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # list tags
 _CHAR: Final = 2
 _TYPES: Final = {
     1: "i1", _CHAR: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8",
     7: "u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8",
 }  # fmt: skip
 _NAMES: Final = {"S1": "char"}
-_MANY: Final = 4_096  # entries of one list, and dimensions of a variable
+_MANY: Final = 4_096  # maximum entries of a list, and dimensions of a variable
 _SHOWN: Final = 60
-_LONGEST: Final = 200  # characters of a name: a shape repeats it for each dimension
+_LONGEST: Final = 200  # maximum characters of a name, which a shape repeats for each dimension
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return a row for each variable, and attributes of the file."""
+    """Return a row for each variable, and the attributes of the file."""
     dimensions, attributes, variables = _Header(data).read()
     rows = []
     for name, places, about, kind in variables[:_SHOWN]:
@@ -39,13 +39,13 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def described(
     facts: list[str], attributes: list[str], rows: Iterable[Iterable[str]]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the answer about a file: its attributes, and a row for each dataset."""
+    """Return the parser's result: the attributes of the file, and a row for each dataset."""
     heading = [attributes[0], " · ".join(("", *attributes[1:]))] if attributes else []
     return answer(facts, heading=heading, head=("name", "shape", "type", "attributes"), rows=rows)
 
 
 class _Header:
-    """Reads the header; numbers of the 64-bit form (CDF-5) have 8 bytes."""
+    """Reads the header; numbers in the 64-bit variant (CDF-5) have 8 bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 4
@@ -54,12 +54,12 @@ class _Header:
         self._offset = 4 if version == 1 else 8
 
     def read(self) -> tuple[list[tuple[str, int]], list[str], list[Any]]:
-        """Return dimensions with lengths, attributes of the file, and variables."""
+        """Return the dimensions with lengths, the attributes of the file, and the variables."""
         records = self._number(self._wide)
-        unknown = (1 << 8 * self._wide) - 1  # being written
+        unknown = (1 << 8 * self._wide) - 1  # record count of a file still being written
         found = [(self._text(), self._number()) for _ in range(self._list(_DIMENSIONS))]
         rows = 0 if records == unknown else records
-        dimensions = [(name, length or rows) for name, length in found]  # 0: the records
+        dimensions = [(name, length or rows) for name, length in found]  # 0: the record dimension
         attributes = self._attributes()
         variables = [self._variable(len(dimensions)) for _ in range(self._list(_VARIABLES))]
         return dimensions, attributes, variables
@@ -68,10 +68,10 @@ class _Header:
         name = self._text()
         places = [self._number() for _ in range(self._bounded())]
         if any(place >= dimensions for place in places):
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         about = self._attributes()
         kind = np.dtype(_TYPES[self._number(4)])
-        self._number(), self._number(self._offset)  # size and place of its values
+        self._number(), self._number(self._offset)  # size and offset of the values
         return name, places, about, _NAMES.get(kind.str[1:], kind.name)
 
     def _attributes(self) -> list[str]:
@@ -89,16 +89,16 @@ class _Header:
         return found
 
     def _list(self, tag: int) -> int:
-        """Return the number of entries of a list, which has a tag; ``0 0`` where it is absent."""
+        """Return the number of entries of a tagged list; an absent list is encoded as ``0 0``."""
         stated, count = self._number(4), self._bounded()
         if stated != tag and (stated or count):
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         return count
 
     def _bounded(self) -> int:
         count = self._number()
         if count > _MANY:
-            raise ValueError("its header is none of netCDF")
+            raise ValueError("its header is not valid netCDF")
         return count
 
     def _text(self) -> str:

@@ -1,4 +1,4 @@
-"""ORC: names, types and first rows. A stripe is unpacked as a whole, so only a small one is."""
+"""ORC: column names, types and first rows. Stripes are decompressed whole, so only if small."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-# What a byte of a stripe becomes at most, as far as anybody would write one. Runs may promise more:
-# the memory of this process ends that.
+# Maximum expansion of a stripe in ordinary files. Run lengths may state more; the memory limit of
+# the parser process covers that.
 _GROWTH: Final = 8
 
 

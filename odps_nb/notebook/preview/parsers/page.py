@@ -1,7 +1,7 @@
-"""HTML pages: rebuilt without links, forms, frames, scripts and anything that loads a file.
+"""HTML pages, rebuilt without links, forms, frames, scripts and external resources.
 
-Sandbox and policy of the frame stop neither hints (``<link rel=preconnect>``) nor a click on a
-link. nh3 (html5ever, the parser of a browser) keeps only what is listed here.
+The frame's sandbox and policy stop neither hints (``<link rel=preconnect>``) nor clicks on links.
+nh3 (based on the browser parser html5ever) keeps only the elements listed here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TAGS: Final = words(
     "small span strike strong sub summary sup table tbody td tfoot th thead time tr tt u ul "
     "var wbr"
 )
-# what stands inside of these is no text of the page
+# elements whose contents are dropped
 _DROPPED: Final = words(
     "applet audio canvas embed iframe math noembed noframes noscript object option script "
     "select svg template textarea title video xmp"
@@ -39,8 +39,8 @@ _ATTRIBUTES: Final = {
     "font": {"color", "face", "size"},
     "details": {"open"},
 }
-# An SVG from a data: URL may freeze the page, and the policy lets it through: so no style names a
-# source, in whatever spelling.
+# The policy allows data: URLs, and an SVG in one may freeze the page. So styles must not refer to
+# any source, in any spelling.
 _LOADS: Final = re.compile(
     r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
     re.IGNORECASE,
@@ -49,7 +49,7 @@ _PICTURE: Final = re.compile(r"\s*data:image/[a-z]+;base64,([A-Za-z0-9+/=\s]+)",
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return a page in UTF-8 rebuilt from allowed elements, as data in UTF-8."""
+    """Rebuild a UTF-8 page from allowed elements, and return it as UTF-8 data."""
     text = data.decode()
     made = _cleaned(text, styles=True)
     first, last = made.find("<style"), made.rfind("</style")
@@ -85,7 +85,7 @@ def _cleaned(text: str, *, styles: bool) -> str:
 
 
 def _pixels(source: str) -> int | None:
-    """Return the pixels of a raster image in a ``data:`` URL, ``None`` for anything else."""
+    """Return the number of pixels of a raster image in a ``data:`` URL; ``None`` for others."""
     found = _PICTURE.fullmatch(source)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Parquet: names, types and first rows as texts; see `odps_nb.notebook.preview.parsers.arrow`."""
+"""Parquet: column names, types and first rows; see `odps_nb.notebook.preview.parsers.arrow`."""
 
 from __future__ import annotations
 

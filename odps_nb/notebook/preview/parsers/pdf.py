@@ -1,6 +1,6 @@
-"""PDF: the first page as a picture, drawn by PDFium, and how many pages there are.
+"""PDF: the first page as a picture, drawn by PDFium, and the number of pages.
 
-Forms are never set up, so that no script of the file can run; no other file is opened.
+Forms are never initialised, so that no script in the file can run; no other file is opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odps_nb.notebook.preview.parsers.picture import thumbnail
 from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.terms import count_of
 
-_SMALLEST: Final = 1.0  # points of a side of a page
+_SMALLEST: Final = 1.0  # minimum page width and height in points
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -25,7 +25,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         version = f"version {data[5:8].decode('ascii', 'replace')}"
         facts = [version, count_of(len(document), "page"), *([title] if title else [])]
         page = document[0]
-        # the sides are checked, so that no page asks for more pixels than there is room for
+        # the page size is checked to limit the number of pixels
         width, height = (max(side, _SMALLEST) for side in page.get_size())
         scale = min(size.width * 2 / width, size.height * 2 / height)
         drawn = page.render(scale=scale, may_draw_forms=False).to_pil()

@@ -1,4 +1,4 @@
-"""Pickles: the names that their instructions import; `pickletools.genops` runs none of them."""
+"""Pickles: the names that the instructions import; `pickletools.genops` executes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUILTINS: Final = words(
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the imported names, and which of them reach the system."""
+    """Return the imported names, and which of them can access the system."""
     found, count = {}, 0
     more = False
     try:
@@ -36,25 +36,25 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             if count >= _INSTRUCTIONS or len(found) > _NAMES:
                 more = True
                 break
-    except (ValueError, UnicodeError, OverflowError):  # cut, or damaged
+    except (ValueError, UnicodeError, OverflowError):  # truncated or damaged
         more = True
     if not count:
-        raise UnshowableError("no pickle instruction")
+        raise UnshowableError("it has no pickle instruction")
     names = list(found)[:_NAMES]
     return {"imports": names, "risky": [n for n in names if found[n]], "more": int(more)}, b""
 
 
 def _imports(data: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Iterate over instructions, with module and name where one imports something."""
+    """Iterate over the instructions with the imported module and name, if any."""
     memo: dict[int, str] = {}
-    last: tuple[str | None, ...] = (None, None)  # what the last two instructions pushed, if text
+    last: tuple[str | None, ...] = (None, None)  # texts pushed by the last two instructions
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data), 1):
         name, imported = opcode.name, ("", "")
         if name in ("GLOBAL", "INST"):
             module, _, inner = str(argument).partition(" ")
             imported = module, inner
         elif name == "STACK_GLOBAL":
-            # names that do not stand right before it may be put together by any trick
+            # names not pushed immediately before may be computed in any way
             imported = (last[0], last[1]) if last[0] and last[1] else (_HIDDEN, "?")
         if name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
             if last[1] is not None:

@@ -1,7 +1,7 @@
-"""Raster images: thumbnails that we encode ourselves.
+"""Raster images: re-encoded thumbnails.
 
-Pillow is told the one format that the first bytes proved, and the size in pixels is checked before
-anything is decoded: a PNG of 17 kB can hold 144 million pixels.
+Pillow may only use the format recognised from the first bytes, and the size in pixels is checked
+before decoding: a PNG of 17 kB can contain 144 million pixels.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-#: Pixels of the largest picture that is decoded.
+#: Maximum pixels of a picture to decode.
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
-_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has more pictures behind the first one
+_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has further pictures after the first one
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
 try:
     from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
-except ImportError:  # said when a picture is asked for
+except ImportError:  # reported when a picture is parsed
     Image = None  # type: ignore[assignment]
 else:
     register()
-    Image.init()  # all formats are loaded now, not once again in the fork of each job
+    Image.init()  # load all formats now, not again in each forked job
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -53,8 +53,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
     with _opened(data, mime) as image:
-        # an icon may hold a picture of any size behind a header that says 16 × 16
-        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
+        # an icon may contain a picture of any size although its header states 16 × 16
+        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses twice this number
         try:
             return drawn(image, size)
         except Image.DecompressionBombError:
@@ -62,15 +62,15 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
 
 
 def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any], bytes]:
-    """Return what is there of a picture that is cut or damaged, with the ``note``."""
-    ImageFile.LOAD_TRUNCATED_IMAGES = True  # of Pillow as a whole, in a process of our own
+    """Draw the readable part of a truncated or damaged picture, with the ``note``."""
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # global in Pillow; this process is not shared
     try:
         facts, drawn = _made(data, mime, size)
     except (OSError, SyntaxError):
         raise UnshowableError(note) from None
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = False
-    return answer(facts, drawn, note=f"{note}; the rest of it is drawn")
+    return answer(facts, drawn, note=f"{note}; the readable part is drawn")
 
 
 def _refusal(data: bytes, mime: str, error: BaseException) -> str:
@@ -83,7 +83,7 @@ def _refusal(data: bytes, mime: str, error: BaseException) -> str:
 
 
 def pixels(data: bytes) -> int:
-    """Return how many pixels the header of a picture promises, of any format; decodes none."""
+    """Return the number of pixels stated in the header of a picture, without decoding."""
     with _opened(data, *PICTURES) as image:
         return image.size[0] * image.size[1]
 
@@ -98,12 +98,12 @@ def _opened(data: bytes, *mimes: str) -> Image.Image:
 
 
 def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
-    """Return facts of an opened picture, and its thumbnail."""
+    """Return facts about an open picture, and its thumbnail."""
     facts = [_extent(image)]
     if image.format in _JPEG:
-        image.draft(None, _box(size))  # decodes at a fraction of the size where it can
+        image.draft(None, _box(size))  # decodes at reduced size if possible
     check_pixels(*image.size)
-    # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
+    # phones append depth maps and previews to a JPEG; the frames of a PSD are layers
     still = (*_JPEG, "PSD")
     animated = image.format not in still and bool(getattr(image, "is_animated", False))
     is_deep = image.mode[0] in "IF"
@@ -123,24 +123,24 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
 def _extent(image: Image.Image) -> str:
     width, height = image.size
     if _orientation(image) in (5, 6, 7, 8):
-        width, height = height, width  # stored lying on its side
+        width, height = height, width  # stored rotated by 90°
     return f"{width} × {height}"
 
 
 def _box(size: Size) -> tuple[int, int]:
-    """Return twice the CSS size, for screens with small pixels."""
+    """Return twice the CSS size, for high-density screens."""
     return size.width * 2, size.height * 2
 
 
 def _orientation(image: Image.Image) -> int | None:
     try:
         return image.getexif().get(_ORIENTATION)
-    except Exception:  # noqa: BLE001 - damaged EXIF data say nothing of the pixels
+    except Exception:  # noqa: BLE001 - the pixels may still be fine
         return None
 
 
 def check_pixels(width: int, height: int) -> None:
-    """Raise `UnshowableError` for a picture of more than `MAX_PIXELS`."""
+    """Raise `UnshowableError` for a picture with more than `MAX_PIXELS` pixels."""
     if width * height > MAX_PIXELS:
         raise UnshowableError(
             f"{width} × {height} is {width * height / 1e6:.0f} megapixels, "
@@ -149,9 +149,9 @@ def check_pixels(width: int, height: int) -> None:
 
 
 def thumbnail(image: Image.Image, size: Size) -> bytes:
-    """Return a picture encoded for a page, small, upright, in sRGB; a format that holds it well.
+    """Return a small, upright sRGB picture, encoded in a suitable format.
 
-    PNG for few colours, else JPEG, or WebP where it is transparent.
+    PNG for few colours; otherwise JPEG, or WebP if it is transparent.
     """
     small = _eight_bits(image)
     small.thumbnail(_box(size), reducing_gap=2.0)
@@ -172,7 +172,7 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return a copy in L, LA, RGB or RGBA; in CMYK where a profile says what its inks look like."""
+    """Return a copy in L, LA, RGB or RGBA, or in CMYK if there is a profile for it."""
     is_grey = image.mode in ("1", "L", "LA")
     if "A" in image.getbands() or "transparency" in image.info:
         return image.convert("LA" if is_grey else "RGBA")
@@ -182,7 +182,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _moving(image: Image.Image, size: Size) -> bytes:
-    """Encode up to 24 frames that play three times; nothing where they would cost too much."""
+    """Encode up to 24 frames that play three times; return ``b""`` if too expensive."""
     if not features.check("webp"):
         return b""
     frames: list[Image.Image] = []
@@ -203,7 +203,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
     if len(frames) < 2:
         return b""
     out = io.BytesIO()
-    # three rounds: what moves beside a text for ever can be unreadable for some
+    # only three rounds: endless motion next to text makes it unreadable for some people
     frames[0].save(
         out, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=3, quality=75
     )

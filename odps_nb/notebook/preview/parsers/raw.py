@@ -1,4 +1,4 @@
-"""Camera RAW: the largest whole JPEG inside, found by its first bytes."""
+"""Camera RAW: the largest complete embedded JPEG, found by its signature."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from odps_nb.notebook.preview.parsers.picture import drawn
 from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.values import UnshowableError
 
-# the marker of a start, and one of those that follow it in a JPEG (ITU-T T.81, B.1.1.3)
+# the start-of-image marker, and a marker that may follow it (ITU-T T.81, B.1.1.3)
 _JPEG: Final = re.compile(rb"\xff\xd8\xff[\xc4\xdb\xdd\xe0-\xef\xfe]")
 _LOOKED_AT: Final = 32
-"""Places that look like a JPEG; in 100 MB of RAW data, about one does by chance."""
+"""Maximum candidates for a JPEG; in 100 MB of RAW data, about one matches by chance."""
 _MODEL, _ORIENTATION = 272, 274
 _HEADER: Final = 1 << 20
-"""Bytes in which the first directory of tags is, and those in which a JPEG tells its size."""
+"""Bytes to search for the first tag directory, and for the size of a JPEG."""
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return camera and size of the embedded picture, and a thumbnail of it as data."""
+    """Return the camera and the size of the embedded picture, and a thumbnail as data."""
     size = Size(**options["size"])
     places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
     tags = _tags(data)
     for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
-        with contextlib.suppress(Exception):  # cut, of 12 bits, or no JPEG at all
+        with contextlib.suppress(Exception):  # truncated, 12-bit, or not a JPEG
             return _shown(data[at:], tags, size)
     raise UnshowableError("no embedded preview in the bytes that were read")
 
@@ -51,15 +51,15 @@ def _shown(data: bytes, tags: dict[int, Any], size: Size) -> tuple[dict[str, Any
         model = str(tags.get(_MODEL) or exif.get(_MODEL) or "").strip("\0 ")[:80]
         (pixels,), made = drawn(image, size)
     facts = [fact for fact in (model, f"preview {pixels}") if fact]
-    note = "shown is the preview that the camera embedded, not the RAW data"
+    note = "shows the preview embedded by the camera, not the RAW data"
     return answer(facts, made, note=note)
 
 
 def _tags(data: bytes) -> dict[int, Any]:
-    """Return the first directory of tags; nothing where there is none."""
+    """Return the first tag directory; empty if there is none."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-    # in boxes (CR3) it has one of its own; makers have their own marks behind the byte order
+    # CR3 has it in a separate box; makers use their own signatures after the byte order
     at = data.find(b"CMT1", 0, _HEADER) + 4 if data[4:8] == b"ftyp" else 0
     mark = {b"II": b"II*\0", b"MM": b"MM\0*"}.get(data[at : at + 2])
     with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
-"""Sound: length, sampling rate, channels, and how loud it is over time.
+"""Audio: duration, sampling rate, channels, and loudness over time.
 
-WAV of whole numbers is read here, everything else by FFmpeg.
+Integer WAV is decoded here, everything else by FFmpeg.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
 
-    Samples = npt.NDArray[np.float32]  # of one channel, from -1 to 1
-    Levels = npt.NDArray[np.float32]  # lowest and highest of each column
+    Samples = npt.NDArray[np.float32]  # one channel, from -1 to 1
+    Levels = npt.NDArray[np.float32]  # minimum and maximum of each column
 
 #: Columns of the drawing.
 COLUMNS: Final = 240
-_SHORT: Final = 30  # seconds that are decoded as a whole
-_MOST: Final = 6_000_000  # samples, whatever the file states of its rate
-_MOMENT: Final = 9216  # samples of a moment of a longer one; the first of an MP3 are silent
-# bytes of a frame behind its first one, by its mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
+_SHORT: Final = 30  # seconds; shorter files are decoded whole
+_MOST: Final = 6_000_000  # maximum samples, whatever rate the file states
+_MOMENT: Final = 9216  # samples per point of a longer file; the first ones of an MP3 are silent
+# bytes of a frame after its first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
 _AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
 _AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
 _AAC_HERTZ: Final = (
@@ -38,7 +38,7 @@ _AAC_HERTZ: Final = (
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and as data the lowest and the highest level of each column; 128 is silence."""
+    """Return facts, and the minimum and maximum level of each column as data; 128 is silence."""
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])
     if not len(levels) or not hertz:
@@ -50,7 +50,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _amr_seconds(data: bytes) -> float:
-    """Count frames of 20 ms, whose first byte tells their length (RFC 4867, 5.3)."""
+    """Count frames of 20 ms, whose first byte gives their length (RFC 4867, 5.3)."""
     wide = data.startswith(b"#!AMR-WB\n")
     sizes, at, count = _AMR_WIDE if wide else _AMR, 9 if wide else 6, 0
     while at < len(data):
@@ -59,7 +59,7 @@ def _amr_seconds(data: bytes) -> float:
 
 
 def _aac_seconds(data: bytes) -> float:
-    """Count frames of 1024 samples, whose heads tell their length (ISO/IEC 14496-3, 1.A.2)."""
+    """Count frames of 1024 samples, whose headers give their length (ISO/IEC 14496-3, 1.A.2)."""
     at = count = 0
     while data.startswith(b"\xff", at) and at + 7 <= len(data):
         length = int.from_bytes(data[at + 3 : at + 6], "big") >> 5 & 0x1FFF
@@ -71,21 +71,21 @@ def _aac_seconds(data: bytes) -> float:
 _COUNTED: Final = {"audio/amr": _amr_seconds, "audio/aac": _aac_seconds}
 
 
-# length, samples per second, channels, levels, name of the codec
+# duration, samples per second, channels, levels, codec name
 _Sound = tuple[str, int, int, "Levels", list[str]]
 
 
 def _wav(data: bytes, mime: str) -> _Sound:
-    """Read whole numbers of 8 to 32 bits, of which two bytes are enough to see."""
+    """Decode 8- to 32-bit integers; the drawing uses only the top two bytes."""
     try:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, hertz = file.getnchannels(), file.getsampwidth(), file.getframerate()
             raw = file.readframes(file.getnframes())
-    except (wave.Error, EOFError):  # fractions, compressed ones, or damaged
+    except (wave.Error, EOFError):  # floating-point, compressed or damaged
         return _decoded(data, mime)
     step = channels * width
     frames = np.frombuffer(raw[: len(raw) // step * step], np.uint8).reshape(-1, channels, width)
-    top = frames[:, :, -1] ^ 128 if width == 1 else frames[:, :, -1]  # 8 bits have no sign
+    top = frames[:, :, -1] ^ 128 if width == 1 else frames[:, :, -1]  # 8-bit samples are unsigned
     samples = top.view(np.int8).mean(axis=1, dtype=np.float32) / 128
     if width > 1:
         samples += frames[:, :, -2].mean(axis=1, dtype=np.float32) / 32768
@@ -93,7 +93,7 @@ def _wav(data: bytes, mime: str) -> _Sound:
 
 
 def _decoded(data: bytes, mime: str) -> _Sound:
-    """Decode with FFmpeg, to one channel: all of what is short, moments of what is long."""
+    """Decode to one channel with FFmpeg: short files whole, long files at sampled points."""
     with opened(data, mime) as container:
         track = next(iter(container.streams.audio), None)
         context = track.codec_context if track is not None else None
@@ -104,13 +104,13 @@ def _decoded(data: bytes, mime: str) -> _Sound:
             raise UnshowableError(f"{OTHER_CODEC} {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
-        # of what states no length FFmpeg only guesses it
+        # FFmpeg guesses the duration if the file does not state it
         counted = _COUNTED[mime](data) if mime in _COUNTED else 0
         seconds = counted or (container.duration or 0) / 1_000_000
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
-            more = "over " if len(samples) >= limit else ""  # than the file states
+            more = "over " if len(samples) >= limit else ""  # more than the file states
             length = more + length_of(len(samples) / (hertz or 1))
             levels = _columns(samples)
         else:
@@ -120,7 +120,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
 
 
 def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Samples:
-    """Return the next samples of one channel, ``limit`` or a few more; what is cut ends there."""
+    """Return at least ``limit`` samples of one channel; fewer if the file is truncated."""
     from av import AudioResampler
 
     mixer = AudioResampler(format="flt", layout="mono")
@@ -139,19 +139,19 @@ def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Sa
 
 
 def _moments(container: InputContainer, track: AudioStream, seconds: float) -> Levels:
-    """Return the levels of moments all over a long sound; decoding it would take seconds."""
+    """Return levels at points spread over a long file; decoding all of it would take seconds."""
     levels = np.zeros((COLUMNS // 2, 2), np.float32)
     for column in range(len(levels)):
         try:
             container.seek(int(seconds * 1_000_000 * column / len(levels)))
             levels[column] = _columns(_samples(container, track, limit=_MOMENT), 1)
         except FAILURES:
-            continue  # a hole in the drawing
+            continue  # leaves a gap in the drawing
     return levels
 
 
 def _columns(samples: Samples, columns: int = COLUMNS) -> Levels:
-    """Return the lowest and the highest sample of each column."""
+    """Return the minimum and maximum sample of each column."""
     starts = np.linspace(0, len(samples), min(columns, len(samples)), endpoint=False, dtype=int)
     if not len(starts):
         return np.zeros((0, 2), np.float32)

@@ -1,8 +1,8 @@
-"""SVG: an upper bound of how much a browser would draw.
+"""SVG: an upper bound of the number of shapes that a browser would draw.
 
-``<use>``, patterns, markers, masks and clip paths draw what they refer to and may be nested: 2 kB
-become 10^8 shapes, and a notebook that holds them can never be opened again. So each reference is
-counted by what it draws. What is not understood is refused: then the source is shown.
+``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to and may be
+nested: 2 kB can become 10^8 shapes, and a notebook that contains them cannot be opened again. So
+each reference counts as the shapes that it draws. Unsupported features are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xml.parsers import expat
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-#: Shapes that a picture may draw; so count twenty points, letters or dashes.
+#: Maximum shapes to draw; twenty points, letters or dashes count as one shape.
 MAX_DRAWN: Final = 10_000
 _DEPTH: Final = 100
 _PER_SHAPE: Final = 20
@@ -28,11 +28,11 @@ _GROUPS: Final = words(
     "radialGradient stop style"
 )
 _SILENT: Final = words("title desc metadata script view")
-# attributes that are no styles: texts, names, handlers that no picture runs, geometry
+# attributes that are not styles: texts, names, handlers (never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-# length of a curve beside the sum of its numbers, for the longest of arcs
+# maximum ratio of a curve's length to the sum of its numbers (long arcs)
 _BENT: Final = 8
-# styles: only plain declarations are understood
+# styles: only plain declarations are supported
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
 _REFERENCE: Final = re.compile(r"url\(\s*(['\"]?)#([^'\"()\s]+)\1\s*\)")
 _HARMLESS: Final = words(
@@ -51,13 +51,13 @@ _PLAIN: Final = re.compile(r"[-+0-9.eE]*(?:px)?")
 _DASHES: Final = re.compile(r"stroke-dasharray\s*:([^;}]*)")
 _SIZED: Final = re.compile(r"(?:^|[;{\s])(?:x|y|width|height|r|rx|ry|cx|cy|d)\s*:")
 
-# pairs of a property and the name of an element that it may refer to
+# pairs of a property and the id of the element that it refers to
 _Links = frozenset[tuple[str, str]]
 
 
 @dataclass(slots=True)
 class _Node:
-    """An element: what it draws, and which elements it refers to."""
+    """An element: the shapes it draws, and the elements it refers to."""
 
     tag: str
     inherited: _Links
@@ -82,12 +82,12 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _refusal(what: str) -> UnshowableError:
-    """Return the error for a feature that is not drawn."""
+    """Return the error for an unsupported feature."""
     return UnshowableError(f"has {what}: shown as source")
 
 
 class _Reader:
-    """Parses XML into nodes; expands no entities and loads no other documents."""
+    """Parses XML into nodes; never expands entities or loads other documents."""
 
     def __init__(self) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -118,7 +118,7 @@ class _Reader:
             raise _refusal("elements nested too deeply")
         space, _, tag = name.rpartition(" ")
         if self._silent or space != _SVG or tag in _SILENT:
-            self._silent += 1  # elements of other vocabularies are not drawn
+            self._silent += 1  # elements of other namespaces are not drawn
             return
         if tag not in _SHAPES and tag not in _GROUPS:
             raise _refusal(f"<{tag[:40]}>")
@@ -158,7 +158,7 @@ def _node(tag: str, attributes: dict[str, str], inherited: _Links) -> _Node:
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise _refusal("an embedded picture")  # others are not loaded
+            raise _refusal("an embedded picture")  # browsers load no other images here
     elif href and tag != "a":
         if not href.startswith("#"):
             raise _refusal("a link to another document")
@@ -194,7 +194,7 @@ class _Count:
         return int(min(drawn, 1e15))
 
     def _of(self, node: _Node) -> tuple[float, float]:
-        """Return shapes and points of a node, including everything that it refers to."""
+        """Return the shapes and points of a node, including those of its references."""
         known = self._known.get(id(node))
         if known is not None:
             return known
@@ -216,7 +216,7 @@ class _Count:
         if node.uses:
             more, there = self._target(node.uses)
             drawn, points = drawn + more, points + there
-            if node.tag == "use":  # what is used takes its styles from here, too
+            if node.tag == "use":  # used elements also inherit styles from here
                 drawn += more * (self._each(node) - 1) + there * self._markers(node)
         if node.tag in _SHAPES:
             marks = node.points + _BENT * node.reach / self._dash
@@ -232,14 +232,14 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return how many shapes are drawn for one: itself, and the patterns of fill and stroke."""
+        """Return the shapes drawn per shape: itself, and the patterns of fill and stroke."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
         return self._most(node, markers=True)
 
     def _most(self, node: _Node, *, markers: bool) -> float:
-        """Return the most that the properties of a node draw: each draws one of its targets."""
+        """Return the maximum shapes drawn by the properties of a node, one target each."""
         links = node.inherited | self._sheet
         found = [link for link in links if link[0].startswith("marker") == markers]
         most = max((self._target(name)[0] for _, name in found), default=0.0)
@@ -250,13 +250,13 @@ class _Count:
 
 
 def _links_of(attributes: Mapping[str, str]) -> tuple[_Links, tuple[str, ...]]:
-    """Return what the attributes of an element refer to, ``style`` among them."""
+    """Return the references in the attributes of an element, including ``style``."""
     declared = [(name.lower(), value) for name, value in attributes.items() if name != "style"]
     return _style([*declared, *_declarations(attributes.get("style", ""))])
 
 
 def _sheet_links(text: str, *, elements: int) -> tuple[_Links, tuple[str, ...]]:
-    """Return what a style sheet refers to; each rule is taken to apply to every element."""
+    """Return the references in a style sheet; assumes that each rule applies to every element."""
     text = _COMMENT.sub(" ", text)
     if not _RULES.fullmatch(text):
         raise _refusal("an unsupported style sheet")
@@ -274,7 +274,7 @@ def _declarations(text: str) -> Iterable[tuple[str, str]]:
 
 
 def _style(declared: Iterable[tuple[str, str]]) -> tuple[_Links, tuple[str, ...]]:
-    """Return references that are inherited, and those that are not."""
+    """Return the inherited references, and those that are not inherited."""
     links: set[tuple[str, str]] = set()
     for name, value in declared:
         if name.startswith(("--", *_MOVING)) and value.strip() != "none":
@@ -288,7 +288,7 @@ def _style(declared: Iterable[tuple[str, str]]) -> tuple[_Links, tuple[str, ...]
 
 
 def _dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
-    """Return the shortest dash period in the styles; infinite when there are no dashes."""
+    """Return the shortest dash period in the styles; infinite if there are no dashes."""
     styles = f"{attributes.get('style', '')};{sheet}"
     found = [*_DASHES.findall(styles.lower()), attributes.get("stroke-dasharray", "")]
     periods = [sum(map(float, _NUMBER.findall(value))) for value in found]
@@ -298,7 +298,7 @@ def _dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
 
 
 def _has_odd_lengths(attributes: Mapping[str, str], sheet: str = "") -> bool:
-    """Whether a shape has lengths other than plain numbers in its attributes."""
+    """Whether a shape's attributes have lengths other than plain numbers."""
     plain = all(_PLAIN.fullmatch(attributes.get(name, "")) for name in _SIDES)
     styles = f"{attributes.get('style', '')};{sheet}"
     return not plain or "pathLength" in attributes or bool(_SIZED.search(styles.lower()))

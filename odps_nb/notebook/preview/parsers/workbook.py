@@ -1,7 +1,7 @@
-"""Workbooks (Excel, OpenDocument): names of the sheets, and the first rows of the first one.
+"""Workbooks (Excel, OpenDocument): the sheet names, and the first rows of the first sheet.
 
-A file that promises to unpack to more than `MAX_UNPACKED` is not unpacked. Values are those that
-were saved: no formula is computed, no link followed.
+Files with a stated decompressed size above `MAX_UNPACKED` are not decompressed. Values are those
+saved in the file: formulas are not computed, and links are not followed.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
-#: Bytes that a workbook may unpack to.
+#: Maximum decompressed bytes of a workbook.
 MAX_UNPACKED: Final = 128 << 20
-#: Cells of the rectangle around a sheet's cells: the library keeps one value for each.
+#: Maximum cells of a sheet's bounding rectangle; the library stores a value for each.
 MAX_CELLS: Final = 40_000_000
 _CELL: Final = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{1,3})(\d{1,7})[\"']")
 _SHEETS: Final = 50
-_BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # of the part that holds for all sheets
+_BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # beginning of the part for the whole workbook
 _FILE_PASS: Final = 0x2F
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names of the sheets, and shape and first rows of the first that has any."""
+    """Return the sheet names, and the shape and first rows of the first sheet with cells."""
     size = Size(**options["size"])
-    if data.startswith(b"PK"):  # else a compound file: nothing in it is packed
+    if data.startswith(b"PK"):  # otherwise a compound file, which is not compressed
         _check(data)
     if _is_locked(data):
-        raise UnshowableError("locked with a password: not decoded here")
+        raise UnshowableError("password-protected: not decoded here")
     with python_calamine.load_workbook(io.BytesIO(data)) as book:
         names = book.sheet_names
         facts = [count_of(len(names), "sheet")]
@@ -55,14 +55,14 @@ def _check(data: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         unpacked = sum(info.file_size for info in archive.infolist())
         if unpacked > MAX_UNPACKED:
-            raise UnshowableError(f"would unpack to {format_bytes(unpacked)}: not unpacked")
+            raise UnshowableError(f"would expand to {format_bytes(unpacked)}: not decompressed")
         _check_extents(archive)
 
 
 def _check_extents(archive: zipfile.ZipFile) -> None:
-    """Refuse an Excel sheet of few cells in corners far from each other.
+    """Refuse an Excel sheet with few cells that are far apart.
 
-    The sheets of OpenDocument end where the library stops repeating cells.
+    OpenDocument sheets are bounded by the library's limit on repeated cells.
     """
     for info in archive.infolist():
         if not info.filename.endswith(".xml") or info.flag_bits & 1:
@@ -76,11 +76,11 @@ def _check_extents(archive: zipfile.ZipFile) -> None:
             rows.add(int(row))
         places = [_place(column) for column in columns]
         if places and (max(places) - min(places) + 1) * (max(rows) - min(rows) + 1) > MAX_CELLS:
-            raise ValueError("its cells lie too far apart")
+            raise ValueError("its cells are too far apart")
 
 
 def _place(letters: bytes) -> int:
-    """Return the number of a column: A is 1, Z 26, AA 27."""
+    """Return the number of a column: A is 1, Z is 26, AA is 27."""
     place = 0
     for letter in letters.upper():
         place = place * 26 + letter - 64
@@ -88,9 +88,9 @@ def _place(letters: bytes) -> int:
 
 
 def _is_locked(data: bytes) -> bool:
-    """Whether cells are encrypted, which the library takes for an unknown format.
+    """Whether the cells are encrypted, which the library reports as an unknown format.
 
-    OpenDocument 1.3, part 2, 4.8; of Excel 97, the record FilePass ([MS-XLS] 2.4.117).
+    See OpenDocument 1.3, part 2, 4.8; in Excel 97, the record FilePass ([MS-XLS] 2.4.117).
     """
     if data.startswith(b"PK"):
         no_manifest = contextlib.suppress(KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -98,7 +98,7 @@ def _is_locked(data: bytes) -> bool:
             return b":encryption-data" in archive.read("META-INF/manifest.xml")
         return False
     at = max(0, data.find(_BEGIN))
-    for _ in range(3):  # the first record, or behind one that write-protects the file
+    for _ in range(3):  # the first record, or after one that write-protects the file
         kind, length = int.from_bytes(data[at : at + 2], "little"), data[at + 2 : at + 4]
         if kind == _FILE_PASS:
             return True
@@ -107,7 +107,7 @@ def _is_locked(data: bytes) -> bool:
 
 
 def _texts(values: list[Any]) -> list[str]:
-    """Return cells as texts; whole numbers as Excel shows them, without ``.0``."""
+    """Return cells as texts; integers without ``.0``, as Excel shows them."""
     return [
         str(int(value) if isinstance(value, float) and value.is_integer() else value)
         for value in values

@@ -1,6 +1,6 @@
-"""Reads XML of unknown origin as text, without a tree: for `document`.
+"""Extracts text from untrusted XML without building a tree, for `document`.
 
-A file that declares entities or an internal document type is refused; no other file is loaded.
+Files that declare entities or an internal document type are refused; no other file is loaded.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from xml.parsers import expat
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-#: Lines of text that are collected at most, and characters of one.
+#: Maximum lines of text to collect, and characters of each.
 LINES: Final = 80
 LINE_LENGTH: Final = 400
 _DEPTH: Final = 1000
 _ELEMENTS: Final = 20_000
-#: Elements whose text a reader does not see: fallbacks, comments, notes, deleted text, code.
+#: Elements with invisible text: fallbacks, comments, notes, deleted text, code.
 _HIDDEN: Final = words("Fallback annotation notes tracked-changes script style head")
-#: Elements that stand for white space.
+#: Elements that represent white space.
 _SPACES: Final = words("tab br cr s line-break")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedXml:
-    """What is read of an XML file; names of elements are local names."""
+    """The content to read from an XML file; element names are local names."""
 
-    paragraphs: Set[str] = frozenset()  #: Each of them is a line of text.
-    texts: Set[str] = frozenset()  #: Only text inside these counts, if any is named.
+    paragraphs: Set[str] = frozenset()  #: Elements that are lines of text.
+    texts: Set[str] = frozenset()  #: If not empty, only text inside these elements is read.
     values: Set[str] = frozenset()  #: Elements whose text is a value, such as ``title``.
     elements: Set[str] = frozenset()  #: Elements whose attributes are returned.
-    #: Elements that are counted. When any is named, reading does not stop after `LINES` lines.
+    #: Elements to count. If not empty, reading does not stop after `LINES` lines.
     counted: Set[str] = frozenset()
 
 
 @dataclass(slots=True)
 class XmlContent:
-    """What was read: lines, first value of each name, attributes by local name, and counts."""
+    """The content read: lines, first value of each name, attributes by local name, and counts."""
 
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _EnoughError(Exception):
 
 
 def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
-    """Return the wanted content of an XML file, with at most so many ``lines``."""
+    """Return the wanted content of an XML file, with at most ``lines`` lines of text."""
     reader = _Reader(wanted, lines)
     try:
         with suppress(_EnoughError):
@@ -66,7 +66,7 @@ def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) 
 
 
 class _Reader:
-    """Collects content while expat parses."""
+    """Collects the wanted content in expat's callbacks."""
 
     def __init__(self, wanted: WantedXml, lines: int) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -86,7 +86,7 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            # only there a file can declare entities
+            # only an internal document type can declare entities
             raise UnshowableError("its XML has an internal document type: not read")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -100,7 +100,7 @@ class _Reader:
             self._end_line()
             self._paragraphs += 1
         if local in wanted.elements and len(self.content.elements) < _ELEMENTS:
-            # of two attributes of one local name, the one with a namespace is the special one
+            # of two attributes with the same local name, prefer the one with a namespace
             ordered = sorted(attributes, key=lambda key: " " in key)
             named = {_local(key): attributes[key] for key in ordered}
             self.content.elements.append((local, named))
