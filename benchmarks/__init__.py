@@ -1,1 +1,1 @@
-"""Benchmarks beside the peers, in the same run: ``python -m benchmarks`` runs them all."""
+"""Benchmarks that compare odps_nb with its peers in one run; run all: ``python -m benchmarks``."""

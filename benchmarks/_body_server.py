@@ -1,7 +1,7 @@
-"""A plain server of large bodies, in a process of its own, so that it shares no memory or lock.
+"""A minimal HTTP server of large bodies, in a separate process that shares no memory or lock.
 
-``/blob/<MiB>`` one raw blob in CRC blocks; ``/arrow/<MiB>`` an Arrow stream; both chunked.
-``/upload`` takes any body and answers as the service does to a blob. It speaks just enough HTTP.
+``/blob/<MiB>`` sends one raw blob in CRC blocks, ``/arrow/<MiB>`` an Arrow stream, both chunked.
+``/upload`` accepts any body and responds like the service does to a blob upload.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _arrow(mib: int) -> Iterator[bytes]:
 
 
 def _serve(connection: socket.socket) -> None:
-    # A client that was given all it wanted may leave with a reset.
+    # A client may reset the connection when it has read enough.
     with suppress(ConnectionResetError), connection, connection.makefile("rb") as file:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while line := file.readline():
@@ -80,7 +80,7 @@ def _take(connection: socket.socket, file: BinaryIO, chunked: bool) -> None:
 
 
 def main() -> None:
-    """Serve until the parent closes our input."""
+    """Serve until the parent process closes stdin."""
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     threading.Thread(target=_accept, args=(listener,), daemon=True).start()
@@ -95,7 +95,7 @@ def _accept(listener: socket.socket) -> None:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Run the server in a child process; gives its URL."""
+    """Run the server in a child process; yield its URL."""
     command = [sys.executable, "-m", "benchmarks._body_server"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None

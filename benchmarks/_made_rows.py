@@ -1,8 +1,8 @@
-"""A service with one table of any size, whose rows are made while they are sent.
+"""A service with one table of any size, whose rows are generated while they are sent.
 
-A peer for benchmarks of memory, in a process of its own: it holds one batch, however large the
-table is. It checks no signature. The column ``id`` counts the rows, so that a lost, doubled or
-moved row is seen; the other columns repeat every `BATCH_ROWS`. Started by `running`.
+A server for memory benchmarks, in a separate process: it holds only one batch, whatever the size of
+the table. It does not check signatures. The column ``id`` counts the rows, so that lost, duplicated
+or moved rows are detected; the other columns repeat every `BATCH_ROWS`. Started by `running`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = TableSchema(
 
 def _template() -> pa.RecordBatch:
     chance = np.random.default_rng(1)
-    ids = chance.integers(0, 2**62, BATCH_ROWS)  # random, so that their place can be found
+    ids = chance.integers(0, 2**62, BATCH_ROWS)  # random, so that their position can be found
     columns = {
         "id": pa.array(ids),
         "amount": pa.array(chance.random(BATCH_ROWS)),
@@ -59,7 +59,7 @@ ROW_BYTES = TEMPLATE.nbytes / BATCH_ROWS
 
 
 class Maker:
-    """Makes the messages of a stretch of rows, one at a time."""
+    """Generates the Arrow messages of a range of rows, one at a time."""
 
     def __init__(self) -> None:
         self._whole = bytearray(TEMPLATE.serialize())
@@ -84,7 +84,7 @@ class Maker:
 
 @contextlib.contextmanager
 def running(rows: int) -> Iterator[str]:
-    """Serve a table of so many rows; gives the address."""
+    """Serve a table with the given number of rows; yield the address."""
     command = [sys.executable, "-m", "benchmarks._made_rows", str(rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     rows: int
 
     def do_GET(self) -> None:
-        if "/tenants" in self.path:  # pyodps asks for it first
+        if "/tenants" in self.path:  # pyodps requests this first
             self._answer(*TenantInfo().encode())
             return
         if "/tunnel" in self.path:
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with contextlib.suppress(ConnectionError):  # who has enough hangs up
+        with contextlib.suppress(ConnectionError):  # the client may hang up early
             self._chunk(TEMPLATE.schema.serialize().to_pybytes())
             for message in Maker().messages(request.split, most):
                 self._chunk(message)
@@ -167,12 +167,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # who has enough hangs up
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # the client may hang up early
             super().handle_error(request, client_address)
 
 
 def main() -> None:
-    """Serve until the parent ends it."""
+    """Serve until the parent process terminates this one."""
     _Handler.rows = int(sys.argv[1])
     server = _Server(("127.0.0.1", 0), _Handler)
     print(server.server_address[1], flush=True)

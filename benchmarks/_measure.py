@@ -1,13 +1,12 @@
-"""The small harness that all benchmarks share: cases side by side in one run, medians, ratios.
+"""The harness of all benchmarks: runs cases side by side, prints medians and ratios.
 
-Rounds are interleaved (ours, peer, limit, ours, peer, …), so that what else the machine does
-meets all of them; a sample is repeated until it lasts a twentieth of a second. Work that waits
-for nothing can be timed by the processor time of this process (``clock``), which does not count
-what other processes take. Whether both sides give the same data is checked by the benchmark,
-before anything is timed.
+Rounds are interleaved (ours, peer, limit, ours, peer, …), so that other load on the machine
+affects all cases alike; work is repeated until a sample lasts at least 50 ms. Work that never
+waits can be timed by the processor time of this process (``clock``), which excludes other
+processes. Each benchmark checks that both sides return the same data before it measures.
 
-The processor time of this process is taken beside the clock, threads included: a client that needs
-two cores to be as fast as one is behind. All samples are kept for ``--json`` (`_results`).
+The processor time of this process, including threads, is measured as well: a client that needs
+two cores for the speed of one is worse. All samples are kept for ``--json`` (`_results`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _met: list[str] = []
 
 @dataclass(frozen=True)
 class Case:
-    """One way to do the work; ``run`` does all of it once."""
+    """One way to do the work; ``run`` does the whole work once."""
 
     name: str
     run: Callable[[], object]
@@ -47,9 +46,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured: median seconds per case, in the order of the cases.
+    """A result: median seconds per case, in the order of the cases.
 
-    ``processor``: those of this process, in all its threads.
+    ``processor``: processor seconds of this process, in all its threads.
     """
 
     title: str
@@ -57,7 +56,7 @@ class Comparison:
     processor: dict[str, float] = field(default_factory=dict)
 
     def ratio(self, against: str) -> float:
-        """How many times as fast the first case is."""
+        """Return how many times as fast as ``against`` the first case is."""
         first = next(iter(self.seconds.values()))
         return self.seconds[against] / first
 
@@ -71,22 +70,22 @@ def compare(
     goals: Sequence[Goal] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Comparison:
-    """Time the cases side by side, print a table, and judge the goals.
+    """Time the cases side by side, print a table, and check the goals.
 
     Parameters
     ----------
     title
-        What work is done.
+        Name of the work.
     cases
-        Ours first; the ratios are against it.
+        The case of odps_nb first; the ratios refer to it.
     rounds
-        How often each case is sampled.
+        Number of samples per case.
     size, count
-        Bytes and things of the work, for figures per second.
+        Number of bytes and of items, for figures per second.
     goals
-        What is expected of the first case.
+        Minimum speed of the first case.
     clock
-        `time.process_time` for work that runs in this process alone and waits for nothing.
+        `time.process_time` for work that runs only in this process and never waits.
     """
     samples: dict[str, list[float]] = {case.name: [] for case in cases}
     processor: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -108,12 +107,12 @@ def _medians(samples: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _repeats(case: Case, clock: Callable[[], float]) -> int:
-    once, _ = _sample(case, 1, clock)  # warms up, too
+    once, _ = _sample(case, 1, clock)  # also warms up
     return max(1, round(MIN_SAMPLE / once)) if once < MIN_SAMPLE else 1
 
 
 def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> tuple[float, float]:
-    """Return the seconds of one repetition, and those of the processor."""
+    """Return the elapsed seconds and processor seconds of one repetition."""
     gc.collect()
     gc.disable()
     try:
@@ -148,9 +147,9 @@ def _judge(result: Comparison, goals: Sequence[Goal]) -> None:
 
 
 def judged(line: str, met: bool, *, title: str | None = None) -> str:
-    """Count a goal for the `summary`; the words that say whether it was met.
+    """Count a goal for the `summary`; return the words that tell whether it was met.
 
-    ``title`` names the goal without its figures; by default what stands before the first colon.
+    ``title`` names the goal without its figures. Default: the text before the first colon.
     """
     (_met if met else _missed).append(line)
     keep("goal", title=title or line.partition(":")[0], line=line, met=bool(met))
@@ -160,17 +159,17 @@ def judged(line: str, met: bool, *, title: str | None = None) -> str:
 def figure(
     title: str, value: float, unit: str, *, wanted: Literal["less", "more"] = "less"
 ) -> None:
-    """Keep something that was measured once, such as a peak of memory; prints nothing."""
+    """Record a figure that was measured once, such as a peak of memory; prints nothing."""
     keep("figure", title=title, value=value, unit=unit, wanted=wanted)
 
 
 def header(text: str) -> None:
-    """Print what the following comparisons are about."""
+    """Print a heading for the following comparisons."""
     print(f"\n== {text} " + "=" * max(0, 96 - len(text)))
 
 
 def summary() -> int:
-    """Print which goals were met and missed; the number of the missed."""
+    """Print how many goals were met and missed; return the number of missed goals."""
     print(f"\n{len(_met)} goals met, {len(_missed)} missed")
     for line in _missed:
         print(f"  missed: {line}")

@@ -1,9 +1,9 @@
-"""The work whose memory `bench_memory` measures: one job in a process of its own.
+"""The work whose memory `bench_memory` measures: one job in a separate process.
 
-``python -m benchmarks._memory_work`` reads the job as JSON from stdin and writes what came of it
-as JSON to stdout. A job does a little of the same work first, so that everything is imported and
-every pool is made: that process is called idle. What counts is the peak of the resident memory
-above it while the whole work runs. Digests are taken piece by piece or after the peak was read.
+``python -m benchmarks._memory_work`` reads the job as JSON from stdin and writes the result as
+JSON to stdout. A job first does a small part of the work, which imports all modules and creates
+all pools: this state is called idle. The result is the peak of resident memory above idle during
+the whole work. Digests are computed incrementally or after the peak has been read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odps_nb.client.calls.progress import silent
 from odps_nb.wire.crc32c import crc32c
 
 MIB = 1 << 20
-FEW = 1000  # rows of a read that only warms up
+FEW = 1000  # rows of a read for warming up
 
 
 class Memory:
@@ -36,14 +36,14 @@ class Memory:
         self.found: dict[str, float] = {}
 
     def start(self) -> None:
-        """Call this process idle."""
+        """Record the idle memory and reset the peak."""
         gc.collect()
         pa.default_memory_pool().release_unused()
-        (self._folder / "clear_refs").write_text("5")  # the peak is what is there now
+        (self._folder / "clear_refs").write_text("5")  # resets the peak to the current size
         self._idle, self._start = self._status("VmRSS"), time.perf_counter()
 
     def stop(self) -> None:
-        """Find how far above idle it came (bytes), and what time it took. Idempotent."""
+        """Record the peak above idle (bytes) and the elapsed time. Idempotent."""
         if not self.found:
             seconds = time.perf_counter() - self._start
             self.found = {"peak": self._status("VmHWM") - self._idle, "seconds": seconds}
@@ -58,12 +58,12 @@ class Memory:
 
 
 def ours(job: dict[str, Any]) -> Connection:
-    """Connect as odps_nb."""
+    """Connect with odps_nb."""
     return odps_nb.connect(**job["profile"])
 
 
 def theirs(job: dict[str, Any]) -> Any:
-    """Connect as pyodps."""
+    """Connect with pyodps."""
     from odps import ODPS
     from odps.maxstorage import MaxStorageClient
 
@@ -92,7 +92,7 @@ def save(job: dict[str, Any], memory: Memory) -> str:
 
 
 def save_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """Save a blob to a file as pyodps' documentation does: reads of a stream."""
+    """Save a blob to a file as shown in pyodps' documentation, by reading a stream."""
     manager = theirs(job).open_blob_manager()
 
     def copy(reference: str) -> None:
@@ -108,7 +108,7 @@ def save_theirs(job: dict[str, Any], memory: Memory) -> str:
 
 
 def open_and_read(job: dict[str, Any], memory: Memory) -> str:
-    """Read a blob as a file object and look at every byte."""
+    """Read a blob as a file object and checksum every byte."""
     odps = ours(job)
     buffer = bytearray(MIB)
 
@@ -141,7 +141,7 @@ def _row(content: Path) -> Any:
 
 
 def upload_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """The same with pyodps' stream for large blobs."""
+    """Write a row whose blob is a file with pyodps' stream for large blobs."""
     client = theirs(job)
     manager = client.open_blob_manager(job["table"])
 
@@ -167,7 +167,7 @@ def upload_theirs(job: dict[str, Any], memory: Memory) -> str:
 
 
 class RowDigest:
-    """A checksum of rows that depends on their order, and not on how they are cut into batches.
+    """A checksum of rows that depends on their order, but not on their division into batches.
 
     For columns without nulls: fixed-width values and text.
     """
@@ -177,7 +177,7 @@ class RowDigest:
         self._checks: dict[str, int] = {}
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> RowDigest:
-        """Take batches in."""
+        """Add batches to the checksum."""
         for batch in batches:
             self.rows += batch.num_rows
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -210,12 +210,12 @@ def stream(job: dict[str, Any], memory: Memory) -> str:
         digest.feed([batch])
         most = max(most, pa.total_allocated_bytes() - idle)
     memory.stop()
-    memory.found["batches"] = most  # what is resident beyond is kept by allocators
+    memory.found["batches"] = most  # allocators keep more memory resident
     return str(digest)
 
 
 def stream_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """Read all rows in batches, split after split."""
+    """Read all rows in batches, one split after another."""
     client = theirs(job)
     RowDigest().feed([next(_batches(client, job))])
     memory.start()
@@ -300,7 +300,7 @@ WORK: dict[str, Callable[[dict[str, Any], Memory], str]] = {
 
 
 def main() -> None:
-    """Do the job of stdin."""
+    """Run the job given on stdin."""
     job = json.load(sys.stdin)
     memory = Memory()
     digest = WORK[job["work"]](job, memory)

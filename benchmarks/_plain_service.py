@@ -1,7 +1,7 @@
-"""The least that a Storage API service can do: bytes that are ready go out, what comes in is gone.
+"""A minimal Storage API service: it sends prepared bytes and discards uploads.
 
-A peer for benchmarks, in a process of its own. It shows what a client costs when the service costs
-nothing; it checks no signature and keeps nothing. Started by `running`.
+A server for benchmarks, in a separate process, which isolates the cost of the client. It does not
+check signatures and stores nothing. Started by `running`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from odps_nb.wire.frames import FrameHeader, encode_frame
 from odps_nb.wire.schema_json import WriteSchema
 
 BATCH_ROWS = 32_768
-BLOB = b"*" * 1_000_000  # what every reference stands for
+BLOB = b"*" * 1_000_000  # the content of every reference
 
 
 @contextlib.contextmanager
 def running(
     schema: TableSchema, batches: Iterable[pa.RecordBatch], folder: Path, *, splits: int = 4
 ) -> Iterator[str]:
-    """Lay out the rows as the answers to come, and serve them; gives the address.
+    """Prepare the responses for the rows, and serve them; yield the address.
 
-    ``splits`` must be what the reader asks for: the answers are cut beforehand.
+    ``splits`` must equal the number that the reader requests, because responses are prepared.
     """
     folder.mkdir()
     table = pa.Table.from_batches(batches)
@@ -71,7 +71,7 @@ def _name(split: RowRangeSplit) -> str:
 
 @functools.cache
 def blob_body(count: int) -> bytes:
-    """Return the answer for so many references (two or more)."""
+    """Return the response body for a number of references (two or more)."""
     header = FrameHeader(content_type="application/octet-stream")
     return encode_blocks(encode_frame(BLOB, header) * count)
 
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     tokens = itertools.count()
 
     def do_GET(self) -> None:
-        """Answer every question about tables with the one that there is."""
+        """Respond to every request about tables with the only table."""
         name = TableName(project="local", table="bench")
         self._answer(*TableInfo(name=name, schema=self.schema).encode())
 
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.sendfile(file)
 
     def _swallow(self) -> None:
-        """Read a chunked body and drop it."""
+        """Read and discard a chunked body."""
         buffer = memoryview(bytearray(1 << 20))
         while size := int(self.rfile.readline().split(b";")[0], 16):
             while size:
@@ -162,13 +162,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve a folder that `running` made until the parent ends."""
+    """Serve a folder prepared by `running` until the parent process ends."""
     folder = Path(sys.argv[1])
     _Handler.folder = folder
-    # written by our own parent a moment ago
+    # written by the parent process
     _Handler.schema, _Handler.rows = pickle.loads((folder / "about").read_bytes())  # noqa: S301
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.handle_error = lambda *_: None  # clients that leave are no news
+    server.handle_error = lambda *_: None  # ignore disconnected clients
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

@@ -1,9 +1,8 @@
-"""A line with latency and a speed limit for every connection, in a process of its own.
+"""Simulates a network with latency and a speed limit per connection, in a separate process.
 
 It relays TCP to another port of this machine: bytes arrive half a round trip after they were
-sent, a connection needs a whole one before it carries any, and no direction of a connection
-carries more than so many bytes a second. What a client does about such a line is its own merit:
-requests side by side, connections kept.
+sent, a new connection takes one round trip, and each direction of a connection has a maximum speed.
+Clients can compensate by concurrent requests and by reusing connections.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _pump(source: socket.socket, target: socket.socket, delay: float, speed: flo
     while data:
         try:
             data = source.recv(CHUNK)
-        except ConnectionResetError:  # the other side hears of it as of an end
+        except ConnectionResetError:  # the other side sees a normal end
             data = b""
         line.put((time.monotonic() + delay, data))
 
@@ -45,7 +44,7 @@ def _deliver(line: queue.Queue[tuple[float, bytes]], target: socket.socket, spee
                 target.shutdown(socket.SHUT_WR)
                 return
             target.sendall(data)
-        except OSError:  # the reader left; what still comes has nowhere to go
+        except OSError:  # the reader disconnected; discard the rest
             while data:
                 _, data = line.get()
             return
@@ -65,7 +64,7 @@ def _connect(near: socket.socket, port: int, round_trip: float, speed: float) ->
 
 
 def main() -> None:
-    """Relay until the parent closes our input."""
+    """Relay until the parent process closes stdin."""
     port, round_trip, speed = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
@@ -82,7 +81,7 @@ def main() -> None:
 
 @contextmanager
 def slow_line(url: str, *, round_trip: float, speed: float) -> Iterator[str]:
-    """Give a URL that reaches `url` over a line of so many seconds and bytes a second."""
+    """Yield a URL that reaches `url` with the given round trip (s) and speed (bytes/s)."""
     parts = urlsplit(url)
     facts = [str(parts.port), str(round_trip), str(speed)]
     command = [sys.executable, "-m", "benchmarks._slow_line", *facts]

@@ -1,10 +1,10 @@
-"""Pages of an explorer over a line of 40 ms and 50 MB/s: how long a person waits, and bytes told.
+"""Measures the time for explorer pages, and message sizes, over a network of 40 ms and 50 MB/s.
 
-``python -m benchmarks.bench_explore [ROWS]``. One table of 2,048,000 rows and 22 columns; or, with
-ROWS (such as 100000000), one of so many rows and three columns, which is made first and takes
-about 30 bytes of disk a row while this runs. Pages of 100 rows at random places, also beyond a
-condition. pyodps reads the same rows by number through its table tunnel (`open_reader` of a
-table, then a slice), which is how its users look at rows.
+``python -m benchmarks.bench_explore [ROWS]``. Uses a table of 2,048,000 rows and 22 columns; or,
+with ROWS (such as 100000000), a generated table of ROWS rows and three columns, which needs about
+30 bytes of disk per row. Reads pages of 100 rows at random positions, also with a condition. pyodps
+reads the same rows by number through its table tunnel (`open_reader` of a table, then a slice), as
+its users do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView
 
 STEP_ROWS = 1_000_000
-ROW_BYTES = 60  # of a made table on disk, with room to spare
-ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes a second of one connection
+ROW_BYTES = 60  # of a generated table on disk, with a safety margin
+ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
 PAGES, PEER_PAGES, SIZE = 60, 12, 100
 FIRST_PAGE, ANY_PAGE = 0.300, 0.100
 MESSAGE = 100_000
@@ -42,7 +42,7 @@ MESSAGE = 100_000
 
 @dataclass(frozen=True)
 class Subject:
-    """The table that is looked at; ``partition`` is what pyodps opens of it."""
+    """The table to explore; ``partition`` is the partition that pyodps opens."""
 
     table: str
     rows: int
@@ -55,7 +55,7 @@ MADE = pa.schema([("id", pa.int64()), ("quantity", pa.int32()), ("status", pa.st
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that work takes."""
+    """Return the elapsed seconds of the work."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -70,7 +70,7 @@ def told(name: str, seconds: list[float]) -> tuple[float, float]:
 
 
 def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
-    """Make rows: a counter, a number from it, one of four words."""
+    """Generate rows: a counter, a number derived from it, and one of four words."""
     words = pa.array(["new", "paid", "sent", "returned"])
     for start in range(0, rows, STEP_ROWS):
         ids = np.arange(start, min(rows, start + STEP_ROWS))
@@ -80,7 +80,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def made(connection: Connection, rows: int) -> Subject:
-    """Write a table of so many rows, a piece at a time; it goes with the service."""
+    """Write a table with ``rows`` rows in pieces; it is deleted with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
         raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")
@@ -92,27 +92,27 @@ def made(connection: Connection, rows: int) -> Subject:
 
 
 def opened(connection: Connection, subject: Subject) -> RowView:
-    """Return a view as `Table.explore` opens it."""
+    """Return the row view that `Table.explore` opens."""
     explorer = connection.table(subject.table).explore(seed=1)
     view: RowView = explorer.view  # type: ignore[attr-defined]
     return view
 
 
 def first_pages(profile: odps_nb.Profile, subject: Subject) -> None:
-    """From a new connection to the first page: schema, session, rows."""
+    """Time the first page of a new connection: schema, session, rows."""
 
     def first() -> None:
         with odps_nb.connect(profile) as connection:
             page = opened(connection, subject).page(0)
         if page.count != SIZE:
-            raise SystemExit("bench: the first page is not whole")
+            raise SystemExit("bench: the first page is incomplete")
 
     median, _ = told("first page of a new connection", [timed(first) for _ in range(7)])
     print(" ", judged(f"first page: {median * 1e3:.0f} ms", median <= FIRST_PAGE))
 
 
 def pages(connection: Connection, subject: Subject) -> list[int]:
-    """Pages at random places; return where they were."""
+    """Time pages at random positions; return the positions."""
     view, draw = opened(connection, subject), random.Random(1)
     view.page(0)
     starts = [draw.randrange(subject.rows // SIZE) * SIZE for _ in range(PAGES)]
@@ -131,7 +131,7 @@ def pages(connection: Connection, subject: Subject) -> list[int]:
 
 
 def messages(connection: Connection, subject: Subject) -> None:
-    """Bytes of the messages to the browser."""
+    """Measure the sizes of the messages to the browser."""
     view = rows_of(connection.table(subject.table).read())
     shown = RowView(view, seed=1)
     page = shown.page(1_000_000)
@@ -147,7 +147,7 @@ def messages(connection: Connection, subject: Subject) -> None:
 
 
 def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: list[int]) -> None:
-    """The same pages by pyodps: one reader of the table, and a slice of it for each page."""
+    """Time the same pages with pyodps: one table reader, and a slice of it for each page."""
     from odps import ODPS
 
     entry = ODPS(
@@ -172,9 +172,9 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
 
 
 def main() -> int:
-    """Measure; 0 if all goals are met."""
+    """Run the benchmark; return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
-    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
+    parser.add_argument("rows", nargs="?", type=int, help="generate a table of so many rows")
     rows = parser.parse_args().rows
     line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:

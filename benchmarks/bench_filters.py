@@ -1,9 +1,9 @@
-"""What it costs to look at every row again: filtered reads beside the same reads as they come.
+"""Measures the cost of filtering received rows: filtered reads against unfiltered ones.
 
-The service leaves out whole blocks by a condition, so `Table.read` applies it to what arrives.
-Both sides open the same session, whose condition leaves out no block here, and read the same
-bytes; one of them takes the rows as the service sends them. The peer reads them with the same
-predicate and filters in Arrow, as its users have to.
+The service only skips whole blocks by a condition, so `Table.read` also filters the received rows.
+Both cases open the same session, whose condition skips no block here, and read the same bytes; one
+of them returns the rows unfiltered. The peer reads with the same predicate and filters in Arrow, as
+its users have to.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
 
         half = CONDITIONS["one column, half of the rows are kept"]
         if read(half, again=True) != theirs(half):
-            raise SystemExit("bench: odps_nb and pyodps kept different rows")
+            raise SystemExit("bench: odps_nb and pyodps returned different rows")
         for title, where in CONDITIONS.items():
             peer = [Case("pyodps, filtered by Arrow", lambda: theirs(half))] * (where == half)
             compare(

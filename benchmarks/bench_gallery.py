@@ -1,8 +1,8 @@
-"""Galleries of 500 and of 10,000 blobs: how long a person waits for tiles.
+"""Measures how long users wait for the tiles of galleries of 500 and 10,000 blobs.
 
-``python -m benchmarks.bench_gallery``. The sample files of ``media`` again and again, on loopback
-and over a line of 40 ms and 50 MB/s for each connection. No other client has such a view. How many
-requests a tile costs is counted apart.
+``python -m benchmarks.bench_gallery``. Repeats the sample files of ``media``, over loopback and a
+network of 40 ms and 50 MB/s per connection. There is no peer, as no other client has galleries.
+The number of requests per tile is counted separately.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from odps_nb.notebook.gallery.page import drawn_pages
 from odps_nb.notebook.gallery.tiles import KEPT
 from odps_nb.notebook.gallery.view import Gallery
 
-ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes a second of one connection
+ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
 NEAR_FIRST, FAR_FIRST = 1.0, 1.5  # seconds until the first tiles
 SIZES = (500, 10_000)
 IN_VIEW, PLACES = 20, 8
 
 
 class Browser:
-    """Takes messages, and says when tiles came."""
+    """Receives messages, and records when tiles arrived."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -46,14 +46,14 @@ class Browser:
 
 
 def column_of(connection: odps_nb.Connection, count: int) -> BlobColumn:
-    """Return so many blobs, the sample files in turn."""
+    """Return a column of ``count`` blobs that repeats the sample files."""
     texts = connection.table("media").blobs().references().tolist()
-    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # nothing is known
+    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # no cached details
     return BlobColumn(blobs, title="media")
 
 
 def opened(column: BlobColumn) -> tuple[float, float]:
-    """Return the seconds until the static page has its first tiles, and until it is whole."""
+    """Return the seconds until the static page has its first tiles, and all tiles."""
     start = time.perf_counter()
     pages = drawn_pages(column, range(64), together=6)
     next(pages)
@@ -64,7 +64,7 @@ def opened(column: BlobColumn) -> tuple[float, float]:
 
 
 class Answers(logging.Handler):
-    """Counts the answers of the service, by the log of the connection."""
+    """Counts the responses of the service in the log of the connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Answers(logging.Handler):
 
 
 def requests_of(column: BlobColumn) -> float:
-    """Return how many requests a tile of the static page costs."""
+    """Return the number of requests per tile of the static page."""
     log, answers = logging.getLogger("odps_nb"), Answers()
     before = log.level
     log.addHandler(answers)
@@ -90,7 +90,7 @@ def requests_of(column: BlobColumn) -> float:
 
 
 def scrolled(gallery: Gallery, browser: Browser, place: int) -> tuple[float, float]:
-    """Return the seconds until the first tile of a view anywhere has come, and until all have."""
+    """Scroll to a position; return the seconds until the first tile and all tiles have arrived."""
     browser.times, browser.ended = [], threading.Event()
     start = time.perf_counter()
     gallery.receive({"do": "tiles", "indices": list(range(place, place + IN_VIEW))})
@@ -107,7 +107,7 @@ def told(name: str, seconds: Sequence[float]) -> float:
 
 
 def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
-    """Measure both sizes over one kind of line."""
+    """Measure both gallery sizes over one kind of network."""
     for size in SIZES:
         with connect() as connection:
             columns = [column_of(connection, size) for _ in range(7)]
@@ -133,7 +133,7 @@ def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
 
 
 def main() -> int:
-    """Measure; 0 if all goals are met."""
+    """Run the benchmark; return 0 if all goals are met."""
     with odps_nb.connect("local") as near:
         profile = near.profile
         header("gallery: loopback")

@@ -1,10 +1,10 @@
-"""How much memory large things need: peaks of resident memory above the idle process.
+"""Measures the memory for large blobs and tables: peak resident memory above the idle process.
 
-``python -m benchmarks.bench_memory``. Each piece of work runs in a process of its own
-(`_memory_work`), ours and pyodps' after one another, and both must give the same data. Blobs go
-to and from the embedded service, whose own memory is watched, too; rows come from a service that
-makes them while it sends (`_made_rows`), for a table that nobody has to store. Linux only.
-Needs about five times the size of the blob on the disk of the temporary folder.
+``python -m benchmarks.bench_memory``. Each job runs in a separate process (`_memory_work`), first
+with odps_nb, then with pyodps, and both must return the same data. Blobs are exchanged with the
+embedded service, whose memory is measured, too; rows are generated while they are sent
+(`_made_rows`), so that the table need not be stored. Linux only. The temporary folder needs about
+five times the size of the blob.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WIDTH = 44
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the blob, of the table that is streamed, and of the one that is kept."""
+    """Bytes of the blob, of the streamed table, and of the table read as a whole."""
 
     blob: int
     table: int
@@ -51,7 +51,7 @@ QUICK = Sizes(blob=256 * MIB, table=GIB, kept=256 * MIB)
 
 
 def run(work: str, profile: dict[str, Any], **job: Any) -> dict[str, Any]:
-    """Do one job in a new process; what it found."""
+    """Run one job in a new process; return its results."""
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks._memory_work"],
         input=json.dumps({"work": work, "profile": profile, **job}),
@@ -64,7 +64,7 @@ def run(work: str, profile: dict[str, Any], **job: Any) -> dict[str, Any]:
 
 
 def show(title: str, found: dict[str, Any], *, size: int, goal: int | None = None) -> None:
-    """Print a line about a peak in bytes."""
+    """Print a peak in bytes."""
     if not title.startswith(" "):
         figure(f"{title}: peak", found["peak"] / MIB, "MiB")
         figure(f"{title}: speed", size / found["seconds"] / 1e9, "GB/s", wanted="more")
@@ -76,7 +76,7 @@ def show(title: str, found: dict[str, Any], *, size: int, goal: int | None = Non
 
 
 def show_held(title: str, held: int, *, goal: int) -> None:
-    """Print the bytes of batches that were here at a time; allocators keep more resident."""
+    """Print the maximum bytes of batches held; allocators keep more memory resident."""
     met = judged(f"{title}: {held / MIB:.0f} MiB of batches", held <= goal)
     line = f"  {'    batches held at a time':<{_WIDTH}}{held / MIB:9.1f} MiB"
     print(f"{line}             {met} (≤ {goal / MIB:.0f} MiB)", flush=True)
@@ -85,7 +85,7 @@ def show_held(title: str, held: int, *, goal: int) -> None:
 def show_ratio(
     title: str, found: dict[str, Any], *, size: float, goal: float | None = None
 ) -> None:
-    """Print a line about a peak as a multiple of the Arrow size."""
+    """Print a peak as a multiple of the Arrow size."""
     ratio = found["peak"] / size
     figure(f"{title}: peak", ratio, "× its Arrow size")
     line = _line(title, found) + f"  {ratio:5.2f} × Arrow"
@@ -100,7 +100,7 @@ def _line(title: str, found: dict[str, Any]) -> str:
 
 
 def require_same(what: str, *digests: str) -> None:
-    """Stop unless all sides saw the same data."""
+    """Exit unless all digests are equal."""
     if len(set(digests)) != 1:
         raise SystemExit(f"bench: {what} differ: {digests}")
 
@@ -109,7 +109,7 @@ def require_same(what: str, *digests: str) -> None:
 
 
 def bench_blobs(size: int) -> None:
-    """One large blob up and down, by odps_nb and by pyodps."""
+    """Upload and download one large blob with odps_nb and with pyodps."""
     header(f"a blob of {size / GIB:g} GiB: peak memory above the idle process")
     with (
         tempfile.TemporaryDirectory(prefix="odps-nb-bench-") as name,
@@ -129,7 +129,7 @@ def _profile(service: LocalService) -> dict[str, Any]:
 
 
 def make_file(path: Path, size: int) -> str:
-    """Fill a file with chance; its digest."""
+    """Fill a file with random bytes; return its digest."""
     chance = np.random.default_rng(size)
     with path.open("wb") as file:
         for at in range(0, size, 16 * MIB):
@@ -168,7 +168,7 @@ def _down(
 ) -> None:
     job = {"small": references["small"], "target": str(folder / "saved")}
     for side, work in (("odps_nb", "save"), ("pyodps", "save_theirs")):
-        # each side reads what the other one wrote
+        # each client reads the blob written by the other
         other = references["pyodps" if side == "odps_nb" else "odps_nb"]
         with watched(service) as memory:
             found = run(work, _profile(service), reference=other, **job)
@@ -187,7 +187,7 @@ def _down(
 
 @contextmanager
 def watched(service: LocalService) -> Iterator[Memory]:
-    """Watch the memory of the embedded service."""
+    """Measure the memory of the embedded service."""
     memory = Memory(service.pid)
     memory.start()
     yield memory
@@ -198,7 +198,7 @@ def watched(service: LocalService) -> Iterator[Memory]:
 
 
 def bench_rows(sizes: Sizes) -> None:
-    """A table in batches, as Arrow and as pandas."""
+    """Read a table in batches, as Arrow and as pandas."""
     header(f"a table of {sizes.table / GIB:g} GiB streamed in batches: peak above idle")
     with made(sizes.table) as (profile, rows):
         job = {"table": _made_rows.TABLE}
@@ -231,7 +231,7 @@ def bench_rows(sizes: Sizes) -> None:
 
 @contextmanager
 def made(size: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Serve a table of so many bytes of Arrow; gives how it is reached, and its rows."""
+    """Serve a table of ``size`` Arrow bytes; yield its connection settings and row count."""
     rows = int(size / _made_rows.ROW_BYTES)
     with _made_rows.running(rows) as url:
         profile = {
@@ -245,9 +245,9 @@ def made(size: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def main() -> int:
-    """Run it all; the exit status is 0 even when a goal is missed: the table says so."""
+    """Run all benchmarks; return 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="an eighth of the sizes, about")
+    parser.add_argument("--quick", action="store_true", help="use about an eighth of the sizes")
     sizes = QUICK if parser.parse_args().quick else FULL
     bench_blobs(sizes.blob)
     bench_rows(sizes)

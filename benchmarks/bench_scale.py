@@ -1,9 +1,9 @@
-"""What large tables cost before any row moves: splits, tasks, streams, commits, partitions.
+"""Measures the fixed costs of large tables: splits, tasks, streams, commits, partitions.
 
 ``python -m benchmarks scale``, or ``python -m benchmarks.bench_scale --tasks 200`` for a short
-run. The numbers are small tables cut as finely as large ones: they show what grows with the
-number of splits and streams, and nothing of what a cluster or the real service does. They are
-quoted in ``docs/scale.md`` as *measured*. Needs five minutes on two cores.
+run. It divides small tables as finely as large ones, and measures costs that grow with the number
+of splits and streams, but not the behaviour of a cluster or the real service. ``docs/scale.md``
+quotes the results as *measured*. Takes five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SPLITS = 100_000
 TASKS = 2_000
 SLOTS = 2
 HEAP = "512m"
-ROWS = 10**13  # of the made table, about 1 PB
+ROWS = 10**13  # rows of the generated table, about 1 PB
 TABLE = TableName(project="local", table="a_table_of_a_usual_name")
 
 
 @dataclass
 class Took:
-    """Seconds, and the most bytes that Python held, of a piece of work."""
+    """Elapsed seconds, and the peak of Python's memory in bytes."""
 
     seconds: float = 0.0
     peak: int = 0
@@ -68,7 +68,7 @@ def timed() -> Iterator[Took]:
 
 @contextmanager
 def weighed() -> Iterator[Took]:
-    """Count the bytes that Python takes; slows the work, so it is not timed."""
+    """Measure Python's memory; this slows the work, so it is not timed."""
     took = Took()
     tracemalloc.start()
     try:
@@ -87,7 +87,7 @@ def say(what: str, figure: str) -> None:
 
 
 def plan(made: Connection, splits: int) -> None:
-    """Cut a table of a petabyte, by `Table.read`."""
+    """Plan the splits of a table of one petabyte with `Table.read`."""
     header(f"planning {splits:,} splits of a table of {ROWS:,} rows")
     with timed() as took:
         session = made.table("rows").read(splits=splits)._opened()
@@ -106,7 +106,7 @@ def plan(made: Connection, splits: int) -> None:
 
 
 def carried(odps: Connection, session: ReadSession, kind: str) -> None:
-    """Print what a task carries of a session."""
+    """Print the size of the session data pickled with each task."""
     task = ReadTask.of(TaskProfile.of(odps._storage), session)
     assert all(task.splits[n] == session.splits[n] for n in range(0, len(session.splits), 97))
     size, whole = len(pickle.dumps(task)), len(pickle.dumps(session.splits))
@@ -118,7 +118,7 @@ def carried(odps: Connection, session: ReadSession, kind: str) -> None:
 
 
 def heap(spark: SparkSession) -> int:
-    """Bytes that the driver's JVM holds after a collection; in local mode its tasks', too."""
+    """Return the JVM's heap in use after a collection; in local mode it includes the tasks."""
     jvm: Any = spark._jvm
     jvm.java.lang.System.gc()
     return int(jvm.java.lang.Runtime.getRuntime().totalMemory()) - int(
@@ -127,7 +127,7 @@ def heap(spark: SparkSession) -> int:
 
 
 def read(spark: SparkSession, odps: Connection, made: Connection, tasks: int, splits: int) -> None:
-    """Read through many tasks."""
+    """Read a table in many tasks."""
     header(f"Spark on {SLOTS} slots, driver with a heap of {HEAP}")
     say("heap in use before", format_bytes(heap(spark)))
     with timed() as took:
@@ -152,14 +152,14 @@ def read(spark: SparkSession, odps: Connection, made: Connection, tasks: int, sp
 
 
 class CommitClock:
-    """A listener that knows how long the commit took."""
+    """A progress listener that measures the duration of the commit."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._over = threading.Event()
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Watch for the phase of the commit."""
+        """Start to watch for the commit phase."""
         self._watch = threading.Thread(target=self._poll, args=(tracker,), daemon=True)
         self._watch.start()
 
@@ -171,13 +171,13 @@ class CommitClock:
         self.seconds = 0.0 if began is None else time.perf_counter() - began
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """End the watch."""
+        """Stop watching."""
         self._over.set()
         self._watch.join()
 
 
 def write(spark: SparkSession, odps: Connection, tasks: int) -> None:
-    """Write through many tasks, and into many partitions."""
+    """Write in many tasks, and into many partitions."""
     header("one write of many streams")
     odps.create_table("scale_out", "id bigint")
     clock = CommitClock()
@@ -202,7 +202,7 @@ def write(spark: SparkSession, odps: Connection, tasks: int) -> None:
 
 
 def commit(odps: Connection, streams: int) -> None:
-    """Commit as many streams as a session may have, without Spark and without rows."""
+    """Commit the maximum number of streams of a session, without Spark and without rows."""
     header(f"one commit of {streams:,} streams")
     for count in (TASKS, streams):
         names = tuple((f"{n:06d}-{n}", 1) for n in range(count))
@@ -225,7 +225,7 @@ def commit(odps: Connection, streams: int) -> None:
 
 
 def main() -> None:
-    """Do all of it."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--splits", type=int, default=SPLITS)

@@ -1,7 +1,7 @@
-"""What a notebook waits for before the first row: imports, the magics, the embedded service.
+"""Measures the start of a notebook until the first row: imports, magics, embedded service.
 
-``python -m benchmarks.bench_startup``. Each round is a new process; what the interpreter, or
-IPython, takes alone is taken off. Files are in the cache of the system, samples are built.
+``python -m benchmarks.bench_startup``. Each round is a new process; the start of the interpreter or
+of IPython is subtracted. Files are in the system's cache, and the sample tables exist already.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ with odps_nb.connect("local") as odps:
 
 
 def child(code: str) -> Callable[[], object]:
-    """Return what runs code in a new interpreter."""
+    """Return a function that runs code in a new interpreter."""
     return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def judge(what: str, result: Comparison, goal: float) -> None:
-    """Print what the first case takes beyond the last one, which is there anyway."""
+    """Print the time of the first case minus that of the last one, which is the baseline."""
     ours, *_, alone = result.seconds.values()
     met = judged(f"{what}: {(ours - alone) * 1e3:.0f} ms", ours - alone <= goal)
     print(f"  {met}  {what} {(ours - alone) * 1e3:.0f} ms (≤ {goal * 1e3:.0f} ms)")
 
 
 def main() -> int:
-    """Run it; the number of goals that were missed."""
+    """Run the benchmark; return the number of missed goals."""
     header("start: each round in a new process")
     nothing = Case("the interpreter alone", child("pass"))
     peer = Case("pyodps: import odps", child("import odps"))

@@ -1,7 +1,7 @@
-"""Bodies over loopback HTTP: one split into Arrow, and the memory that large bodies take.
+"""Measures bodies over loopback HTTP: one split into Arrow, and the memory of large bodies.
 
-``python -m benchmarks.bench_streams``. The server is a process of its own; each memory figure is
-taken in a fresh process, above what it takes idle with everything imported and connected.
+``python -m benchmarks.bench_streams``. The server runs in a separate process. Each memory figure is
+measured in a new process, above its idle memory with everything imported and connected.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ RAW, MAX = "limit: the raw body read", "pyodps maxstorage"
 
 
 def fetch(transport: RequestsTransport, url: str) -> HttpResponse:
-    """Return an answer whose body is still to be read."""
+    """Return a response whose body has not been read."""
     return transport.send(HttpRequest(method="GET", url=url))
 
 
 def bench_split(url: str, mib: int, rounds: int) -> None:
-    """One split into record batches: EOS and counts checked, beside the raw body."""
+    """Compare reading one split into checked record batches with reading the raw body."""
     header(f"one split, {mib} MiB of Arrow over chunked loopback HTTP")
     transport = RequestsTransport()
     path = f"{url}/arrow/{mib}"
@@ -93,7 +93,7 @@ def blob_to_file(url: str, mib: int) -> Callable[[], int]:
 
 
 def blob_from_file(url: str, mib: int) -> Callable[[], int]:
-    """Upload a blob in pieces."""
+    """Upload a blob in chunks."""
     transport = RequestsTransport()
     piece = os.urandom(MIB)
 
@@ -110,7 +110,7 @@ def blob_from_file(url: str, mib: int) -> Callable[[], int]:
 
 
 def table_in_batches(url: str, mib: int) -> Callable[[], int]:
-    """Take a table batch by batch."""
+    """Read a table batch by batch."""
     transport = RequestsTransport()
 
     def run() -> int:
@@ -140,10 +140,10 @@ def bench_memory(url: str, mib: int, table_mib: int) -> None:
 
 
 def run_job(name: str, url: str, mib: int) -> None:
-    """Run a job here; print the bytes moved and the peak in KiB above idle."""
+    """Run a job in this process; print the bytes transferred and the peak in KiB above idle."""
     JOBS[name](url, 4)()  # everything imported, connected, warmed up
     job = JOBS[name](url, mib)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     idle = _status("VmRSS")
     total = job()
     print(total, _status("VmHWM") - idle)
@@ -155,7 +155,7 @@ def _status(field: str) -> int:
 
 
 def main() -> int:
-    """Run it all; the exit status is 0 even when a goal is missed: the table says so."""
+    """Run all benchmarks; return 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=2048, help="size of the large blob")

@@ -1,8 +1,8 @@
-"""How many times as fast as its peer each work is, by release: draws ``docs/bench/ratios.png``.
+"""Plots the speed of each work relative to its peer, by release, into ``docs/bench/ratios.png``.
 
-``python -m benchmarks.plot_ratios [FILE …]``: of results that ``python -m benchmarks --json FILE``
-kept; by default all in ``docs/bench``. A point is the median of a run's rounds, the line through
-it reaches from the lower to the upper quartile.
+``python -m benchmarks.plot_ratios [FILE …]`` reads results of ``python -m benchmarks --json FILE``;
+default: all in ``docs/bench``. A point is the median of a run's rounds, the line through it reaches
+from the lower to the upper quartile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLOURS = ("#0b6e4f", "#c8553d", "#8d99ae", "#e09f3e", "#5f4b8b")
 
 @dataclass(frozen=True)
 class Row:
-    """One work beside one peer; for each run that measured it (place, low, median, high)."""
+    """One work and peer, with (position, low, median, high) for each run that measured it."""
 
     bench: str
     name: str
@@ -34,7 +34,7 @@ class Row:
 
 
 def rows(documents: Sequence[dict[str, Any]]) -> list[Row]:
-    """Return the rows of all runs, those of one benchmark together, in the order of the first."""
+    """Return the rows of all runs, grouped by benchmark, in the order of the first run."""
     found: dict[tuple[str, str], list[tuple[int, float, float, float]]] = {}
     for place, document in enumerate(documents):
         for one in document["found"]:
@@ -51,7 +51,7 @@ def rows(documents: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def draw(runs: Sequence[Row], releases: Sequence[str], picture: Path) -> None:
-    """Draw the rows from top to bottom, a colour for each release."""
+    """Draw the rows from top to bottom, with one colour per release."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(12, 1.2 + 0.24 * len(runs)), constrained_layout=True)
@@ -78,7 +78,7 @@ def draw(runs: Sequence[Row], releases: Sequence[str], picture: Path) -> None:
 
 
 def main(files: Sequence[str]) -> None:
-    """Read the files and draw."""
+    """Read the files and draw the plot."""
     paths = [Path(file) for file in files] or sorted(PLACE.glob("*.json"))
     documents = [json.loads(path.read_text("utf-8")) for path in paths]
     draw(

@@ -1,4 +1,4 @@
-"""The embedded service for the tools beside it: started once, reached through the environment."""
+"""Starts the embedded service for the other tools, which connect through the environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odps_nb.local.server.launch import start
 
 @contextmanager
 def service_environment() -> Iterator[dict[str, str]]:
-    """Start the embedded service; give an environment in which `odps_nb.connect()` reaches it."""
+    """Start the embedded service; yield environment variables for `odps_nb.connect()`."""
     running = start()
     try:
         yield {

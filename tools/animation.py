@@ -1,8 +1,7 @@
-"""The animation at the top of the README: a read in a real JupyterLab, whose card fills in.
+"""Creates the animation at the top of the README: the progress card of a read in JupyterLab.
 
-The notebook is made here and run against the embedded service over a line as slow as one to
-another place, so that there is something to see. Each frame is a screenshot, shown for as long as
-it took until the next.
+The generated notebook reads from the embedded service over a simulated slow network, so that
+progress is visible. Each frame is a screenshot, shown for the time until the next screenshot.
 
     python tools/animation.py [FILE]
 """
@@ -24,7 +23,7 @@ from PIL import Image, ImageChops
 from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # benchmarks/ is no installed package
+sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
 
 
 from benchmarks._slow_line import slow_line  # noqa: E402
@@ -36,8 +35,8 @@ CELLS = (
     "orders.groupby('status').quantity.agg(['size', 'sum', 'mean']).round(2)",
 )
 WIDTH, HEIGHT = 900, 780
-REST = 4000  # milliseconds that the last frame stays
-ROUND_TRIP, SPEED = 0.04, 1_500_000  # seconds; bytes a second on each connection
+REST = 4000  # milliseconds for the last frame
+ROUND_TRIP, SPEED = 0.04, 1_500_000  # seconds; bytes per second and connection
 PLACE = """() => {
   const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
   const first = cells[1].getBoundingClientRect(), last = cells[2].getBoundingClientRect();
@@ -52,7 +51,7 @@ RUN = """(index) => {
 
 
 def frames_of(page: Page) -> tuple[list[Image.Image], list[int]]:
-    """Run the cells; return what was seen meanwhile, and for how many milliseconds each."""
+    """Run the cells; return the screenshots and the duration of each in milliseconds."""
     page.evaluate(RUN, 0)
     wait_cells(page, lambda state: state["idle"] and state["ran"] == 1, seconds=60)
     frames, times = [], []
@@ -66,7 +65,7 @@ def frames_of(page: Page) -> tuple[list[Image.Image], list[int]]:
             times.append(time.monotonic())
             if state["idle"] and state["ran"] == index + 1:
                 break
-    page.wait_for_timeout(1000)  # the card's last state and the frame of pandas are drawn
+    page.wait_for_timeout(1000)  # wait for the card and the data frame
     frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     left, top, right, bottom = (int(edge) for edge in page.evaluate(PLACE))
     box = (left, top, right, min(bottom + 8, HEIGHT - 30))  # below is a status bar
@@ -75,7 +74,7 @@ def frames_of(page: Page) -> tuple[list[Image.Image], list[int]]:
 
 
 def save(frames: list[Image.Image], times: list[int], file: Path) -> None:
-    """Write a GIF; frames that show the same as the one before only make it last longer."""
+    """Write a GIF; a frame equal to the previous one only extends its duration."""
     kept, lasts = frames[:1], times[:1]
     for frame, last in zip(frames[1:], times[1:], strict=True):
         if ImageChops.difference(kept[-1], frame).getbbox() is None:
@@ -89,7 +88,7 @@ def save(frames: list[Image.Image], times: list[int], file: Path) -> None:
 
 
 def write_notebook(folder: Path) -> Path:
-    """Write the notebook that is run."""
+    """Write the notebook to run."""
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in CELLS],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}},

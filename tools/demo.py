@@ -1,8 +1,8 @@
-"""`make demo`: run the quickstart notebook on the embedded service and say what happened.
+"""`make demo`: run the quickstart notebook on the embedded service and report the results.
 
 Starts the service with its sample tables, executes ``notebooks/01_quickstart.ipynb`` in a real
-kernel with a line per step, leaves ``build/quickstart.html``, and prints figures that it asks
-of that kernel. Nothing here is known in advance: a step that fails ends the demo with its error.
+kernel with a line per step, writes ``build/quickstart.html``, and prints figures read from that
+kernel. A step that fails ends the demo with its error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPORT = ROOT / "build" / "quickstart.html"
 LOG = ROOT / "build" / "demo.log"
 CELL_TIMEOUT = 300  # seconds; Spark's first start is the slowest step
 
-# asked of the notebook's kernel when it is done
+# runs in the notebook's kernel after the last cell
 FIGURES = """
 import json as _json
 from odps_nb.notebook.progress.operations import loaded_magics as _loaded_magics
@@ -43,7 +43,7 @@ print(_json.dumps({
 
 
 def title_of(cells: list[nbformat.NotebookNode], index: int) -> str:
-    """The heading above a code cell, so that the line says what a reader sees."""
+    """Return the heading above a code cell, which names its step."""
     for cell in reversed(cells[:index]):
         if cell.cell_type == "markdown" and cell.source.startswith("#"):
             return cell.source.splitlines()[0].lstrip("# ")
@@ -51,7 +51,7 @@ def title_of(cells: list[nbformat.NotebookNode], index: int) -> str:
 
 
 def execute(client: NotebookClient, notebook: nbformat.NotebookNode) -> None:
-    """Run the cells in order; a line appears per step (a heading and the cells below it)."""
+    """Run the cells in order; print a line per step (a heading and the cells below it)."""
     current, began = "", time.monotonic()
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
@@ -72,12 +72,12 @@ def finish_line(title: str, began: float) -> None:
 
 
 def figures_of(client: NotebookClient) -> dict[str, str]:
-    """Ask the notebook's kernel what it holds now, in a cell that is no part of the notebook."""
+    """Read the figures from the notebook's kernel, in a cell that is not saved."""
     first = client.nb.cells[0]
     cell = client.execute_cell(
         nbformat.v4.new_code_cell(FIGURES), 0, store_history=False, execution_count=0
     )
-    client.nb.cells[0] = first  # in whose place nbclient puts what it runs
+    client.nb.cells[0] = first  # nbclient replaced it by the cell it ran
     found: dict[str, str] = json.loads(cell.outputs[0].text)
     return found
 
@@ -101,7 +101,7 @@ def main() -> int:
             notebook, timeout=CELL_TIMEOUT, resources={"metadata": {"path": str(NOTEBOOK.parent)}}
         )
         REPORT.parent.mkdir(exist_ok=True)
-        # what the JVM says to its terminal is no part of the show
+        # keep the JVM's output out of the demo
         with LOG.open("wb") as log, client.setup_kernel(stderr=log):
             try:
                 execute(client, notebook)

@@ -1,12 +1,12 @@
-"""What kernels of our tests and demos run first: a mend for ipykernel 7.0 to 7.3.
+"""Startup file for the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
 
-They send the replies of the shell channel past the stream that reads requests from the same
-socket. A request that arrives just then is read with the next one at the earliest: the kernel is
-idle, and a cell or a click waits for good (github.com/ipython/ipykernel/issues/1554). 7.4.0 sends
-them through the stream, as done here, but answers widgets in the wrong place
-(`pyproject.toml` leaves it out).
+These versions send replies on the shell channel's socket, bypassing the stream that reads requests
+from it. A request that arrives at that moment is not read until the next one: the kernel is idle
+while a cell or a click waits (github.com/ipython/ipykernel/issues/1554). Version 7.4.0 sends
+replies through the stream, as done here, but replies to widgets in the wrong place
+(`pyproject.toml` excludes it).
 
-It stands in ``profile_default/startup`` of their ``IPYTHONDIR``.
+The file is copied to ``profile_default/startup`` of their ``IPYTHONDIR``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def mend(kernel: Any) -> None:
         stream.send_multipart(message)
         stream.flush()
 
-    manager._send_on_shell_channel = send  # for subshells to come
+    manager._send_on_shell_channel = send  # for later subshells
     loop.add_callback(lambda: manager._main_to_shell_channel.on_recv(loop, send))
 
 

@@ -1,4 +1,4 @@
-"""`make lab`: JupyterLab in ``notebooks/`` with the embedded service up; Ctrl-C stops both."""
+"""`make lab`: run JupyterLab in ``notebooks/`` with the embedded service; Ctrl-C stops both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
             command.append("--allow-root")
         try:
             return subprocess.run(command, env=environment).returncode
-        except KeyboardInterrupt:  # JupyterLab got the same Ctrl-C and has ended by now
+        except KeyboardInterrupt:  # JupyterLab received the same Ctrl-C and has ended
             return 0
 
 

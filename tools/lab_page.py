@@ -1,7 +1,7 @@
-"""A notebook in a real JupyterLab with headless Chromium, for pictures and for the browser tests.
+"""Opens a notebook in JupyterLab with headless Chromium, for pictures and the browser tests.
 
 The server is isolated from the user's Jupyter settings, listens on loopback with a random token,
-and is ended by its own process id.
+and is stopped by its process id.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-# that of this checkout, whatever is installed
+# the extension of this checkout, even if another one is installed
 EXTENSIONS = Path(__file__).resolve().parent.parent / "labextensions"
-START = 300  # seconds: the machine may be busy, and a server that ended is noticed at once
+START = 300  # seconds; long for a busy machine, as a server that exits is noticed at once
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -63,7 +63,7 @@ HEIGHT = """() => {
 
 
 def chromium() -> str:
-    """Path of the machine's Chromium."""
+    """Return the path of the installed Chromium."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
@@ -71,7 +71,7 @@ def chromium() -> str:
 
 
 def free_port() -> int:
-    """Return a port that nobody has, and that the system gives to nobody who asks for any."""
+    """Return a free port outside the range from which the system assigns ports."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 @contextmanager
 def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[str]:
-    """Run JupyterLab on ``folder``; give the URL prefix and query as ``http://…/{}?token=…``."""
+    """Run JupyterLab on ``folder``; yield its URL as a template ``http://…/{}?token=…``."""
     private = Path(tempfile.mkdtemp(prefix="odps_nb_lab_"))
     themes = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
     for plugin, value in {**SETTINGS, "apputils-extension/themes": themes}.items():
@@ -90,7 +90,7 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
-    command += ["--ServerApp.port_retries=0"]  # another port would be one that nobody knows
+    command += ["--ServerApp.port_retries=0"]  # fail instead of choosing another port
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
     command += [f"--LabApp.extra_labextensions_path={EXTENSIONS}"]
@@ -151,9 +151,9 @@ def open_notebook(
     width: int = 1280,
     errors: list[str] | None = None,
 ) -> Iterator[Page]:
-    """Open a notebook in a new Lab and browser; the kernel is idle when the page is given.
+    """Open a notebook in a new Lab and browser; yield the page when the kernel is idle.
 
-    ``errors`` is told what the page writes to its console as errors, and what it does not catch.
+    Console errors and uncaught exceptions of the page are appended to ``errors``.
     """
     with (
         lab_server(notebook.parent, theme=theme, env=env or os.environ) as address,
@@ -176,7 +176,7 @@ def open_notebook(
 
 
 def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
-    """Poll the notebook's model until ``ready(state)``; give the state."""
+    """Poll the notebook's model until ``ready(state)`` is true; return the state."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         state: dict[str, Any] | None = page.evaluate(CELLS)
@@ -187,9 +187,9 @@ def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
 
 
 def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
-    """Run all cells; give the state at the end (or at the first error)."""
-    for _ in range(5):  # a Lab that is still settling may let the first command fall
-        # not awaited: that promise resolves late or never
+    """Run all cells; return the state at the end (or at the first error)."""
+    for _ in range(5):  # JupyterLab may ignore a command while it starts
+        # not awaited, because the promise may never resolve
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
         with suppress(TimeoutError):
             wait_cells(page, lambda s: s["started"], seconds=10)
@@ -204,7 +204,7 @@ def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
 
 
 def whole_picture(page: Page, path: Path, *, highest: int = 12_000) -> None:
-    """Screenshot of the whole notebook: the viewport grows, since Lab scrolls an inner panel."""
+    """Save a picture of the whole notebook; enlarges the viewport, as Lab scrolls a panel."""
     page.evaluate(
         "() => { const n = window.jupyterapp.shell.currentWidget.content; n.activeCellIndex = 0;"
         " n.deselectAll(); }"

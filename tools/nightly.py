@@ -1,7 +1,7 @@
-"""`make nightly`: what must pass before a release and takes too long for every change.
+"""`make nightly`: checks required before a release that take too long for every change.
 
-Each step runs to its end whatever the others did; `docs/results/nightly.md` keeps the outcome.
-Steps that ran apart on the same commit, of which nothing was changed, are on the page together.
+Each step runs even if others fail; `docs/results/nightly.md` records the outcome. The page combines
+steps of separate runs on the same commit, if the working tree is unchanged.
 
     python tools/nightly.py [STEP …]
 """
@@ -28,7 +28,7 @@ KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commi
 VERSIONS = ROOT / "build" / "versions.json"  # how each row of noxfile.py ended
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 
-#: A command, and what is set for it in the environment.
+#: Name of each step, with its command and environment variables.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # the gate and everything marked `nightly`
     "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
@@ -39,7 +39,7 @@ STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 @dataclass
 class Folder:
-    """What the tests of one folder came to."""
+    """The test results of one folder."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -49,7 +49,7 @@ class Folder:
 
 @dataclass
 class Step:
-    """How a step ended; ``folders`` where it was pytest that ran here."""
+    """The outcome of a step; ``folders`` has the results per folder if the step ran pytest."""
 
     name: str
     passed: bool
@@ -87,7 +87,7 @@ def counted(report: Path) -> dict[str, Folder]:
 
 
 def keep(steps: dict[str, Step], commit: str) -> None:
-    """Write the page, and what a later run on the same commit adds to."""
+    """Write the page, and the file to which later runs on the same commit add."""
     ordered = [steps[name] for name in STEPS if name in steps]
     KEPT.parent.mkdir(exist_ok=True)
     told = {"commit": commit, "steps": [asdict(one) for one in ordered]}
@@ -96,7 +96,7 @@ def keep(steps: dict[str, Step], commit: str) -> None:
 
 
 def kept(commit: str) -> dict[str, Step]:
-    """Return the steps that ran on this commit before."""
+    """Return the recorded steps of earlier runs on this commit."""
     told = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     if told.get("commit") != commit:
         return {}
@@ -151,17 +151,17 @@ def row(name: str, folder: Folder) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}; all")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{', '.join(STEPS)} ; all")
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
-        parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
+        parser.error(f"no step is called {' or '.join(sorted(unknown))}; use one of {[*STEPS]}")
     commit = state()
     steps = {} if "changes" in commit else kept(commit)
     with tempfile.TemporaryDirectory() as place:
         for name in STEPS:
             if name in wanted:
                 steps[name] = run(name, Path(place))
-                keep(steps, commit)  # after each, so also what an interrupt leaves
+                keep(steps, commit)  # after each step, in case of an interrupt
     print(f"wrote {PAGE.relative_to(ROOT)}")
     return 0 if all(steps[name].passed for name in wanted) else 1
 

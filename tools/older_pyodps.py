@@ -1,7 +1,7 @@
-"""The pyodps before `odps.maxstorage`, beside the one that is installed: its `storage_api_v2`.
+"""Installs pyodps from before `odps.maxstorage`, for its `storage_api_v2`.
 
-One environment holds one pyodps, so the older one lies in a folder of ``.venv`` that nothing
-finds by itself: a process of its own, with that folder first on its path, imports it.
+An environment can only contain one pyodps, so the older one is installed in a folder of ``.venv``
+that is not on ``sys.path``. Separate processes with that folder first on their path import it.
 
     python3 tools/older_pyodps.py      # installs it, once
 """
@@ -20,12 +20,12 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def ensure() -> Path:
-    """Return the folder to put on ``sys.path``; installs into it unless that was done already.
+    """Return the folder to put on ``sys.path``; install pyodps there if missing.
 
     Raises
     ------
     RuntimeError
-        It cannot be installed, e.g. since no package index is reachable.
+        The installation failed, e.g. because no package index is reachable.
     """
     if (HOME / "odps" / "__init__.py").exists():
         return HOME
@@ -34,9 +34,9 @@ def ensure() -> Path:
         whole = Path(place) / "whole"
         _install(whole)
         try:
-            whole.rename(HOME)  # in one step: a folder that is there is whole
+            whole.rename(HOME)  # atomic, so an existing folder is complete
         except OSError:
-            if not (HOME / "odps" / "__init__.py").exists():  # else another process was faster
+            if not (HOME / "odps" / "__init__.py").exists():  # otherwise another process was faster
                 raise
     return HOME
 

@@ -1,12 +1,11 @@
-"""Run every tutorial as on Binder, and say how long each took and how much memory at its peak.
+"""Run every tutorial as on Binder, and print its duration and peak memory.
 
-An environment is made from ``binder/requirements.txt`` alone, out of a copy of the checkout, with
-an empty home; ``binder/postBuild`` and ``binder/start`` do there what they do in the image. Beside
-each notebook a JupyterLab runs, as for a visitor. Memory is that of all processes which ``start``
-leaves and makes, but for the one that runs the cells in the browser's place. Shared pages count
-once (PSS); those of files are told apart, since the system takes them back when it is short. A
-notebook that needs more than the limit is ended and told. Address space is not limited: a JVM
-reserves far more of it than it uses.
+The environment is created from ``binder/requirements.txt`` only, in a copy of the checkout with an
+empty home; ``binder/postBuild`` and ``binder/start`` run there as in the image. A JupyterLab runs
+next to each notebook, as for a visitor. Memory is the sum over all processes that ``start`` starts,
+except the one that runs the cells instead of the browser. Shared pages count once (PSS); pages of
+files are also reported separately, because the system can reclaim them. A notebook above the limit
+is stopped and reported. Address space is not limited, as a JVM reserves far more than it uses.
 
     python tools/on_binder.py [--limit MIB] [NOTEBOOK …]
 """
@@ -31,7 +30,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 MIB = 2**20
-LIMIT = 2048  # MiB, what mybinder.org gives at most
+LIMIT = 2048  # MiB, the maximum on mybinder.org
 
 VISIT = """
 import secrets, subprocess, sys
@@ -53,7 +52,7 @@ finally:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """What running one notebook came to; ``own``: the peak without pages of files. In bytes."""
+    """The result of one notebook; ``peak`` and ``own`` (without file pages) are in bytes."""
 
     name: str
     seconds: float
@@ -68,7 +67,7 @@ class Visit:
 
 
 class Watch(threading.Thread):
-    """Adds up the memory of all processes below one; ends them beyond a limit, in bytes."""
+    """Sums the memory of all child processes; kills them above a limit (bytes)."""
 
     def __init__(self, pid: int, limit: int) -> None:
         super().__init__(name="watch", daemon=True)
@@ -102,7 +101,7 @@ class Watch(threading.Thread):
 
 
 def _memory(pid: int) -> Counter[str]:
-    """Return what the system says of the memory of a process, in bytes; nothing of an ended one."""
+    """Return the memory figures of a process in bytes; empty if the process has ended."""
     found: Counter[str] = Counter()
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -114,7 +113,7 @@ def _memory(pid: int) -> Counter[str]:
 
 
 def end(process: psutil.Process) -> None:
-    """End a process and all below it."""
+    """End a process and all of its children."""
     with suppress(psutil.Error):
         below = [process, *process.children(recursive=True)]
         for sent in (signal.SIGTERM, signal.SIGKILL):
@@ -125,7 +124,7 @@ def end(process: psutil.Process) -> None:
 
 
 def tracked(target: Path) -> Path:
-    """Copy the files of the checkout."""
+    """Copy the tracked files of the checkout."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in names.split("\0"):
@@ -136,7 +135,7 @@ def tracked(target: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Make the environment of the image below a folder; return its variables."""
+    """Create the image's environment in a folder; return its environment variables."""
     for name in ("home", "tmp"):
         (folder / name).mkdir()
     kept = {
@@ -161,7 +160,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -> Visit:
-    """Run a notebook below ``binder/start``; everything that it started has ended then."""
+    """Run a notebook under ``binder/start``; end all processes that it started."""
     began = time.monotonic()
     log = folder / f"{notebook.stem}.log"
     with log.open("wb") as said:
@@ -175,7 +174,7 @@ def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -
         )
         watch = Watch(started.pid, limit)
         watch.start()
-        # the service stays a child of what `start` became, and must be found before that has ended
+        # find the service while its parent, which `start` has become, is still running
         below = _below_until_the_end(started, watch)
         watch.done.set()
         watch.join()
@@ -204,7 +203,7 @@ def _below_until_the_end(started: subprocess.Popen[bytes], watch: Watch) -> set[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="file names; all by default")
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="file names (default: all)")
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="MIB")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odps_nb_binder_") as place:
@@ -212,7 +211,7 @@ def main() -> int:
         notebooks = sorted((tracked(folder / "repo") / "notebooks").glob("*.ipynb"))
         chosen = [one for one in notebooks if not options.names or one.name in options.names]
         if len(chosen) < len(options.names):
-            parser.error(f"the notebooks are {', '.join(one.name for one in notebooks)}")
+            parser.error(f"use one of {', '.join(one.name for one in notebooks)}")
         variables = environment(folder)
         print("| notebook | seconds | MiB | without files | |\n|---|--:|--:|--:|---|", flush=True)
         outcomes = []

@@ -1,6 +1,6 @@
-"""`make pictures`: the pictures in docs/ from a real run of the quickstart in JupyterLab.
+"""`make pictures`: take the pictures in docs/ from a real run of the quickstart in JupyterLab.
 
-Also leaves ``build/quickstart-light.png`` and ``-dark.png`` of the whole notebook, to look at.
+Also writes ``build/quickstart-light.png`` and ``-dark.png`` of the whole notebook, for review.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 BUILD = ROOT / "build"
 IMAGES = ROOT / "docs" / "images"
 
-# from the cell whose source begins with the first text to that of the second
+# picture name: beginning of the source of the first and of the last cell
 CROPS = {
     "read": ("%odps read", "by_status"),
     "gallery": ("%odps blobs", "%odps blobs"),
@@ -41,7 +41,7 @@ def crop(page: Page, path: Path, first: str, last: str) -> None:
 
 
 def picture_sidebar(folder: str, environment: dict[str, str]) -> None:
-    """The sidebar beside the beginning of the quickstart, connected and nothing else run."""
+    """Take a picture of the sidebar next to the quickstart, with only the connect cell run."""
     copy = Path(shutil.copy(NOTEBOOK, folder))
     with open_notebook(copy, env=environment, width=1100) as page:
         page.set_viewport_size({"width": 1100, "height": 520})

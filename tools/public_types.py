@@ -1,8 +1,8 @@
-"""Say whether every name that users reach has a type that each type checker sees alike.
+"""Check that every public name has a complete type on which all type checkers agree.
 
-``make typed``. Runs ``pyright --verifytypes`` in an environment of its own below ``.venv``
-(pyright brings its own Node) and fails for each symbol outside of `INTERNAL` whose type is
-unknown, in part too, or which checkers could infer differently.
+``make typed``. Runs ``pyright --verifytypes`` in a separate environment below ``.venv``
+(pyright brings its own Node). Fails if a symbol outside `INTERNAL` has an unknown or partially
+unknown type, or one that type checkers could infer differently.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / ".venv" / "pyright"
 PYRIGHT = "pyright[nodejs]==1.1.414"
-# Rooms that nobody imports from, and classes whose bases have no types: of Spark, pandas, pyarrow.
-# So does odps_nb.torch: the bases of its classes are torch's, which is not installed here.
+# Internal packages, and classes whose bases (of Spark, pandas, pyarrow) have no types. The bases of
+# odps_nb.torch are classes of torch, which is not installed here.
 INTERNAL = (
     *("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source."),
     "odps_nb.torch.",
@@ -28,7 +28,7 @@ INTERNAL = (
 
 
 def ensure() -> Path:
-    """Return the pyright of an environment of its own; install it there if it is not."""
+    """Return the path of pyright in a separate environment; install it if missing."""
     program = HOME / "bin" / "pyright"
     if not program.exists():
         subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True)
@@ -38,10 +38,10 @@ def ensure() -> Path:
 
 
 def report(program: Path) -> dict[str, Any]:
-    """Return what pyright says of the package, as it stands here."""
+    """Return pyright's report on the package in this checkout."""
     words = ["--verifytypes", "odps_nb", "--ignoreexternal", "--outputjson"]
     command = [str(program), "--pythonpath", sys.executable, *words]
-    # exits with 1 where anything is unknown, in the rooms that do not count too
+    # exits with 1 if any type is unknown, even in internal packages
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -55,7 +55,7 @@ def report(program: Path) -> dict[str, Any]:
 
 
 def incomplete(found: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return how many public symbols there are, and those that are not fully known."""
+    """Return the number of public symbols, and those without a complete type."""
     public = [one for one in found["symbols"] if not one["name"].startswith(INTERNAL)]
     bad = [one["name"] for one in public if not one["isTypeKnown"] or one["isTypeAmbiguous"]]
     return len(public), sorted(bad)
@@ -67,7 +67,7 @@ def main() -> int:
         print(f"not fully typed: {name}")
     share = 100 * (count - len(bad)) / max(count, 1)
     print(f"{share:.1f}% of {count:,} public symbols have a known type")
-    return 1 if bad or count < 1000 else 0  # fewer: pyright did not find the package
+    return 1 if bad or count < 1000 else 0  # fewer symbols: pyright did not find the package
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw sentences of the project at random, to judge how clear its language is.
+"""Draw random sentences from the project, to judge how clear its language is.
 
     python tools/sentences.py --seed 7 --count 300
 
@@ -18,10 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARES = {"docstring": 0.5, "page": 0.35, "message": 0.15}
-#: Ends a sentence: punctuation before a blank and a capital letter, a digit or a code span.
+#: End of a sentence: punctuation before a space and a capital letter, a digit or a code span.
 _END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*0-9])")
 _CODE = re.compile(r"\\[\w(]|\(\?|^<|[{};]$")
-#: What a comment says to a tool.
+#: Directives to linters in comments.
 _LINTERS = re.compile(r"(noqa|type: ignore|pragma)[^#]*#?\s*")
 _WORDS = re.compile(r"[A-Za-z]{2,}")
 
@@ -29,7 +29,7 @@ Sentence = tuple[str, int, str]
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield the sentences of a text; what has fewer than four words is no sentence."""
+    """Yield the sentences of a text that have at least four words."""
     text = re.sub(r"^.*\n\s*-{3,}$", "", text, flags=re.MULTILINE)  # headings of numpydoc
     text = re.sub(r"^ *>>> (.*\n?)(\S.*\n?)*", "\n\n", text, flags=re.MULTILINE)
     text = re.sub(r"^[^\s-][^\n]*\n(?= {4})", "\n\n", text, flags=re.MULTILINE)  # parameters' names
@@ -65,7 +65,7 @@ def docstrings(path: Path) -> Iterator[Sentence]:
 
 
 def messages(path: Path) -> Iterator[Sentence]:
-    """Yield strings of a module that read as sentences: messages, hints, texts on screen."""
+    """Yield strings of a module that look like sentences: messages, hints, texts on screen."""
     tree = ast.parse(path.read_text("utf-8"))
     docs = {
         id(node.body[0].value)
@@ -99,7 +99,7 @@ def messages(path: Path) -> Iterator[Sentence]:
 
 
 def pages(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a page, without its code blocks, tables' rules and headings."""
+    """Yield the sentences of a page, without its code blocks, table rules and headings."""
     text = path.read_text("utf-8")
     blank = lambda match: "\n" * match[0].count("\n")  # noqa: E731  # keeps line numbers
     text = re.sub(r"^```.*?^```$|<!--.*?-->", blank, text, flags=re.DOTALL | re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Make the working place: ``.venv`` with the project, Java for Spark, Chromium for the browser.
+"""Set up the checkout: ``.venv`` with the project, Java for Spark, Chromium for browser tests.
 
-Run by the Makefile with whatever ``python3`` the machine has, so it uses the standard library
-only. Quick when nothing has changed: a stamp in ``.venv`` remembers what was installed.
+The Makefile runs this with the machine's ``python3``, so it only uses the standard library. A stamp
+in ``.venv`` records what was installed, so that a run without changes is fast.
 
     python3 tools/setup.py EXTRA [--java] [--chromium]
 """
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-# An extra that contains another: installing the larger one satisfies the smaller.
+# Extras contained in each extra: installing the larger one satisfies the smaller.
 CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",), "docs": ("docs", "lab")}
 
 
@@ -61,13 +61,13 @@ def ensure_venv(extra: str) -> None:
             "-e",
             f"{ROOT}[{extra}]",
         ],
-        "pip could not install the project; the lines above say why",
+        "pip could not install the project; see the lines above",
     )
     (VENV / f".installed-{extra}").write_text(wanted)
 
 
 def link_labextension() -> None:
-    """Let JupyterLab in ``.venv`` load this checkout's extension; ``pip -e`` leaves it out."""
+    """Let JupyterLab in ``.venv`` load this checkout's extension, which ``pip -e`` omits."""
     place = VENV / "share" / "jupyter" / "labextensions" / "odps-nb"
     target = ROOT / "labextensions" / "odps-nb"
     if place.is_symlink() or not place.exists():
@@ -106,7 +106,7 @@ def java_version(java: Path) -> int:
 
 
 def find_java() -> Path | None:
-    """A Java of version 17 or newer: JAVA_HOME, then PATH, then where Debian puts them."""
+    """Find Java 17 or newer: in JAVA_HOME, in PATH, then in Debian's folders."""
     places = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     places += [Path(on_path)] if on_path else []
@@ -115,7 +115,7 @@ def find_java() -> Path | None:
 
 
 def apt_install(*packages: str) -> bool:
-    """Install Debian packages if this user may; say in one line what happens."""
+    """Install Debian packages if this user has the rights; print one line about it."""
     if not shutil.which("apt-get"):
         return False
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -151,7 +151,7 @@ def ensure_java() -> None:
     if find_java() is None and not (apt_install(JAVA_PACKAGE) and find_java()):
         stop(
             "Spark needs Java 17 or newer and none was found: install "
-            f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then try again"
+            f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then retry"
         )
 
 
@@ -161,7 +161,7 @@ def ensure_chromium() -> None:
     ) and not apt_install("chromium"):
         stop(
             "the browser tests need Chromium and none was found: "
-            "install Debian's chromium, then try again"
+            "install Debian's chromium, then retry"
         )
 
 

@@ -1,4 +1,4 @@
-"""A Sphinx directive that spells out every ``%odps`` subcommand from the parsers that run them."""
+"""Sphinx directives that document every ``%odps`` subcommand and setting from their code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.notebook.magics.magics import OdpsMagics
 
 
 def spelled(action: argparse.Action) -> str:
-    """Return an argument as a person types it: ``-n N, --limit N``."""
+    """Return an argument as users type it: ``-n N, --limit N``."""
     name = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
     if not action.option_strings:
         return f"`{name}`"
@@ -25,12 +25,12 @@ def spelled(action: argparse.Action) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape what Markdown would take for markup."""
+    """Escape characters that Markdown would interpret as markup."""
     return re.sub(r"([\\`*_\[\]<>{}|#~$])", r"\\\1", text)
 
 
 def page_of(command: Command) -> str:
-    """Return what the page says of a subcommand, in Markdown."""
+    """Return the description of a subcommand in Markdown."""
     parser = parser_of(command.run)
     usage, _, _ = command.help().partition("\n\n")
     text = inspect.cleandoc(str(parser.description))
@@ -40,7 +40,7 @@ def page_of(command: Command) -> str:
 
 
 class OdpsMagicsDirective(SphinxDirective):
-    """One section for each subcommand: how it is written, what it does, its arguments."""
+    """Inserts a section for each subcommand: its syntax, description and arguments."""
 
     def run(self) -> list[nodes.Node]:
         found: list[nodes.Node] = []
@@ -54,7 +54,7 @@ class OdpsMagicsDirective(SphinxDirective):
 
 
 class OdpsSettingsDirective(SphinxDirective):
-    """The settings of ``%config OdpsMagics``, with their defaults."""
+    """Inserts the settings of ``%config OdpsMagics``, with their defaults."""
 
     def run(self) -> list[nodes.Node]:
         items = [

@@ -1,7 +1,7 @@
 """Stages the site's pages: docs/, the pages at the top of the checkout, the notebooks.
 
-Links stay as a code host shows them; here they are made to lead to the same thing in the site:
-another page, a notebook's page, or the file itself, to download.
+The sources contain links for a code host; staging rewrites them to the same target in the site:
+another page, a notebook's page, or the file itself as a download.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-# files at the top of the checkout that are pages of the site, and the name they have there
+# files at the top of the checkout that are pages of the site, with their names there
 TOP = {
     name: f"project/{name.lower()}"
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -30,7 +30,7 @@ _FOLDERS = ("decisions", "howto", "tutorials")
 
 
 def stage(target: Path, notebooks: dict[str, Path]) -> None:
-    """Fill ``target`` anew with every page; ``notebooks`` maps names to what stands for them."""
+    """Rebuild ``target`` with every page; ``notebooks`` maps names to the files to show."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for path in sorted(DOCS.rglob("*")):
@@ -55,18 +55,18 @@ def stage(target: Path, notebooks: dict[str, Path]) -> None:
 
 
 def page(name: str, target: Path) -> str:
-    """Return the text of a page (its path in the checkout) as the site has it."""
+    """Return the text of a page for the site; ``name`` is its path in the checkout."""
     text = with_site_links((ROOT / name).read_text(encoding="utf-8"), name, target)
     parts = Path(name).parts
     if parts[-1] == "index.md" and parts[-2] in _FOLDERS and "{toctree}" not in text:
         text += _TOCTREE
-    if parts[:2] == ("docs", "results"):  # reached by links, not by the navigation
+    if parts[:2] == ("docs", "results"):  # reachable by links only, not in the navigation
         text = _ORPHAN + text
     return text
 
 
 def with_site_links(text: str, name: str, target: Path) -> str:
-    """Return the Markdown of ``name`` with links into the site; code stays as it is."""
+    """Return the Markdown of ``name`` with links into the site; code is unchanged."""
     inside, lines = "", []
     for line in text.splitlines():
         fence = _FENCE.match(line)
@@ -74,7 +74,7 @@ def with_site_links(text: str, name: str, target: Path) -> str:
             inside = fence[2]
         elif fence and line.strip() == inside:
             inside = ""
-        if not inside:  # a page loads no picture from elsewhere
+        if not inside:  # pages do not load pictures from other hosts
             line = _BADGE.sub("", line)
             line = _LINK.sub(lambda found: relinked(found, name, target), line)
         lines.append(line)
@@ -82,7 +82,7 @@ def with_site_links(text: str, name: str, target: Path) -> str:
 
 
 def staged_name(name: str) -> str | None:
-    """Return where a path of the checkout stands among the staged pages, if it does."""
+    """Return the staged name of a path in the checkout, or ``None`` if it is not staged."""
     if name in TOP:
         return TOP[name]
     if name.startswith("notebooks/") and name.endswith(".ipynb"):
@@ -100,7 +100,7 @@ def relinked(found: re.Match[str], name: str, target: Path) -> str:
         return found[0]
     wanted = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
     if not (ROOT / wanted).exists():
-        return found[0]  # a broken link: Sphinx says so
+        return found[0]  # a broken link, which Sphinx reports
     here = posixpath.dirname(staged_name(name) or name)
     staged = staged_name(wanted)
     if staged is None and (ROOT / wanted).is_dir():

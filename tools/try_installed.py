@@ -1,4 +1,4 @@
-"""Use an installed odps_nb: write and read a table, then run the quickstart notebook beside it."""
+"""Test an installed odps_nb: write and read a table, then run the code of the quickstart."""
 
 from __future__ import annotations
 
