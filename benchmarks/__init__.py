@@ -1,1 +1,1 @@
-"""Benchmarks that compare odps_nb with its peers in one run; run all: ``python -m benchmarks``."""
+"""Benchmarks that run odps_nb and its peers in the same run: ``python -m benchmarks``."""

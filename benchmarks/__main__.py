@@ -1,9 +1,9 @@
 """Run every ``bench_*`` module of this directory, each in a separate process.
 
-``python -m benchmarks [NAME …] [--json FILE]`` runs all, or the named ones (``wire``, ``tables``);
-``--json`` writes all samples into a file. ``python -m benchmarks --compare OLD NEW`` prints what
-became slower between two such files by more than their noise, and runs no benchmark. ``--readme
-FILE`` prints the speed table of the README from such a file, and runs no benchmark.
+``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
+``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` reports what
+became slower between two such files by more than their noise, without running benchmarks.
+``--readme FILE`` prints the speed table of the README from such a file, without running benchmarks.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ WORSE = ("slower", "worse", "missed")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse the arguments and run; return 1 if a benchmark failed or a result became worse."""
+    """Run the command; the exit status is 1 if a benchmark failed or a result became worse."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", help="benchmarks to run (default: all)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
+    parser.add_argument("names", nargs="*", help="which; all by default")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
     parser.add_argument("--readme", type=Path, metavar="FILE", help="print the README's table")
     options = parser.parse_args(argv)
@@ -58,7 +58,7 @@ def run(names: list[str]) -> int:
 
 
 def compare(old: Path, new: Path) -> int:
-    """Print what changed; return 1 if any result became worse."""
+    """Print the changes; return 1 if a result became worse."""
     documents = [json.loads(path.read_text()) for path in (old, new)]
     for path, document in zip((old, new), documents, strict=True):
         where = f"odps_nb {document['odps_nb']}, {document['system']}, load {document['load'][0]}"

@@ -1,7 +1,8 @@
-"""A minimal HTTP server of large bodies, in a separate process that shares no memory or lock.
+"""A simple server of large bodies in a separate process, so that it shares no memory or lock.
 
-``/blob/<MiB>`` sends one raw blob in CRC blocks, ``/arrow/<MiB>`` an Arrow stream, both chunked.
-``/upload`` accepts any body and responds like the service does to a blob upload.
+``/blob/<MiB>`` one raw blob in CRC blocks; ``/arrow/<MiB>`` an Arrow stream; both chunked.
+``/upload`` accepts any body and responds like the service to a blob. Only a subset of HTTP is
+implemented.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _arrow(mib: int) -> Iterator[bytes]:
 
 
 def _serve(connection: socket.socket) -> None:
-    # A client may reset the connection when it has read enough.
+    # A client that has read enough may reset the connection.
     with suppress(ConnectionResetError), connection, connection.makefile("rb") as file:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while line := file.readline():
@@ -80,7 +81,7 @@ def _take(connection: socket.socket, file: BinaryIO, chunked: bool) -> None:
 
 
 def main() -> None:
-    """Serve until the parent process closes stdin."""
+    """Serve until the parent closes the standard input."""
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     threading.Thread(target=_accept, args=(listener,), daemon=True).start()

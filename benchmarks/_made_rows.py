@@ -1,8 +1,9 @@
 """A service with one table of any size, whose rows are generated while they are sent.
 
-A server for memory benchmarks, in a separate process: it holds only one batch, whatever the size of
-the table. It does not check signatures. The column ``id`` counts the rows, so that lost, duplicated
-or moved rows are detected; the other columns repeat every `BATCH_ROWS`. Started by `running`.
+It is used by memory benchmarks and runs in a separate process. It holds one batch in memory,
+however large the table is, and checks no signature. The column ``id`` counts the rows, so that a
+lost, duplicated or moved row is detected; the other columns repeat every `BATCH_ROWS`. `running`
+starts it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ ROW_BYTES = TEMPLATE.nbytes / BATCH_ROWS
 
 
 class Maker:
-    """Generates the Arrow messages of a range of rows, one at a time."""
+    """Generates the messages of a range of rows, one at a time."""
 
     def __init__(self) -> None:
         self._whole = bytearray(TEMPLATE.serialize())
@@ -84,7 +85,7 @@ class Maker:
 
 @contextlib.contextmanager
 def running(rows: int) -> Iterator[str]:
-    """Serve a table with the given number of rows; yield the address."""
+    """Serve a table with a number of rows; yield the address."""
     command = [sys.executable, "-m", "benchmarks._made_rows", str(rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
@@ -99,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
     rows: int
 
     def do_GET(self) -> None:
-        if "/tenants" in self.path:  # pyodps requests this first
+        if "/tenants" in self.path:  # the first request of pyodps
             self._answer(*TenantInfo().encode())
             return
         if "/tunnel" in self.path:
@@ -142,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with contextlib.suppress(ConnectionError):  # the client may hang up early
+        with contextlib.suppress(ConnectionError):  # who has enough hangs up
             self._chunk(TEMPLATE.schema.serialize().to_pybytes())
             for message in Maker().messages(request.split, most):
                 self._chunk(message)
@@ -162,17 +163,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # the client may hang up early
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # who has enough hangs up
             super().handle_error(request, client_address)
 
 
 def main() -> None:
-    """Serve until the parent process terminates this one."""
+    """Serve until the parent ends the process."""
     _Handler.rows = int(sys.argv[1])
     server = _Server(("127.0.0.1", 0), _Handler)
     print(server.server_address[1], flush=True)

@@ -1,12 +1,12 @@
-"""The harness of all benchmarks: runs cases side by side, prints medians and ratios.
+"""The harness of all benchmarks: cases in the same run, medians, ratios.
 
-Rounds are interleaved (ours, peer, limit, ours, peer, …), so that other load on the machine
-affects all cases alike; work is repeated until a sample lasts at least 50 ms. Work that never
+Rounds are interleaved (ours, peer, limit, ours, peer, …), so that other load of the machine affects
+all of them equally; a sample is repeated until it takes a twentieth of a second. Work that never
 waits can be timed by the processor time of this process (``clock``), which excludes other
-processes. Each benchmark checks that both sides return the same data before it measures.
+processes. Each benchmark checks that both sides return the same data before it measures time.
 
-The processor time of this process, including threads, is measured as well: a client that needs
-two cores for the speed of one is worse. All samples are kept for ``--json`` (`_results`).
+The processor time of this process is taken beside the clock, threads included: a client that needs
+two cores to be as fast as one is behind. All samples are kept for ``--json`` (`_results`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _met: list[str] = []
 
 @dataclass(frozen=True)
 class Case:
-    """One way to do the work; ``run`` does the whole work once."""
+    """One way to do the work; ``run`` does the work once."""
 
     name: str
     run: Callable[[], object]
@@ -46,9 +46,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A result: median seconds per case, in the order of the cases.
+    """The result: median seconds per case, in the order of the cases.
 
-    ``processor``: processor seconds of this process, in all its threads.
+    ``processor``: processor seconds of this process in all its threads.
     """
 
     title: str
@@ -56,7 +56,7 @@ class Comparison:
     processor: dict[str, float] = field(default_factory=dict)
 
     def ratio(self, against: str) -> float:
-        """Return how many times as fast as ``against`` the first case is."""
+        """Return how many times as fast the first case is."""
         first = next(iter(self.seconds.values()))
         return self.seconds[against] / first
 
@@ -70,20 +70,20 @@ def compare(
     goals: Sequence[Goal] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Comparison:
-    """Time the cases side by side, print a table, and check the goals.
+    """Time the cases side by side, print a table, and judge the goals.
 
     Parameters
     ----------
     title
         Name of the work.
     cases
-        The case of odps_nb first; the ratios refer to it.
+        Our case first; the ratios refer to it.
     rounds
         Number of samples per case.
     size, count
-        Number of bytes and of items, for figures per second.
+        Bytes and items of the work, for figures per second.
     goals
-        Minimum speed of the first case.
+        Goals for the first case.
     clock
         `time.process_time` for work that runs only in this process and never waits.
     """
@@ -112,7 +112,7 @@ def _repeats(case: Case, clock: Callable[[], float]) -> int:
 
 
 def _sample(case: Case, repeats: int, clock: Callable[[], float]) -> tuple[float, float]:
-    """Return the elapsed seconds and processor seconds of one repetition."""
+    """Return the elapsed and the processor seconds of one repetition."""
     gc.collect()
     gc.disable()
     try:
@@ -147,9 +147,9 @@ def _judge(result: Comparison, goals: Sequence[Goal]) -> None:
 
 
 def judged(line: str, met: bool, *, title: str | None = None) -> str:
-    """Count a goal for the `summary`; return the words that tell whether it was met.
+    """Count a goal for the `summary`; return the words that say whether it was met.
 
-    ``title`` names the goal without its figures. Default: the text before the first colon.
+    ``title`` names the goal without its figures; by default the text before the first colon.
     """
     (_met if met else _missed).append(line)
     keep("goal", title=title or line.partition(":")[0], line=line, met=bool(met))
@@ -159,7 +159,7 @@ def judged(line: str, met: bool, *, title: str | None = None) -> str:
 def figure(
     title: str, value: float, unit: str, *, wanted: Literal["less", "more"] = "less"
 ) -> None:
-    """Record a figure that was measured once, such as a peak of memory; prints nothing."""
+    """Record a single measurement, such as a peak of memory, without printing it."""
     keep("figure", title=title, value=value, unit=unit, wanted=wanted)
 
 
@@ -169,7 +169,7 @@ def header(text: str) -> None:
 
 
 def summary() -> int:
-    """Print how many goals were met and missed; return the number of missed goals."""
+    """Print the goals that were met and missed; return the number of missed goals."""
     print(f"\n{len(_met)} goals met, {len(_missed)} missed")
     for line in _missed:
         print(f"  missed: {line}")

@@ -1,9 +1,9 @@
 """The work whose memory `bench_memory` measures: one job in a separate process.
 
-``python -m benchmarks._memory_work`` reads the job as JSON from stdin and writes the result as
-JSON to stdout. A job first does a small part of the work, which imports all modules and creates
-all pools: this state is called idle. The result is the peak of resident memory above idle during
-the whole work. Digests are computed incrementally or after the peak has been read.
+``python -m benchmarks._memory_work`` reads the job as JSON from stdin and writes the result as JSON
+to stdout. A job first does a small part of the work, so that everything is imported and every pool
+is created: this state is called idle. The result is the peak of resident memory above it during
+the whole work. Digests are computed piece by piece or after the peak was read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odps_nb.client.calls.progress import silent
 from odps_nb.wire.crc32c import crc32c
 
 MIB = 1 << 20
-FEW = 1000  # rows of a read for warming up
+FEW = 1000  # rows of the warm-up read
 
 
 class Memory:
-    """Resident memory of a process: reset the peak, do the work, read the peak (Linux)."""
+    """Measures the peak of resident memory of a process (Linux)."""
 
     def __init__(self, pid: int | str = "self") -> None:
         self._folder = Path(f"/proc/{pid}")
@@ -36,14 +36,14 @@ class Memory:
         self.found: dict[str, float] = {}
 
     def start(self) -> None:
-        """Record the idle memory and reset the peak."""
+        """Record the idle state."""
         gc.collect()
         pa.default_memory_pool().release_unused()
-        (self._folder / "clear_refs").write_text("5")  # resets the peak to the current size
+        (self._folder / "clear_refs").write_text("5")  # resets the peak
         self._idle, self._start = self._status("VmRSS"), time.perf_counter()
 
     def stop(self) -> None:
-        """Record the peak above idle (bytes) and the elapsed time. Idempotent."""
+        """Compute the peak above idle in bytes and the elapsed time. Idempotent."""
         if not self.found:
             seconds = time.perf_counter() - self._start
             self.found = {"peak": self._status("VmHWM") - self._idle, "seconds": seconds}
@@ -92,7 +92,7 @@ def save(job: dict[str, Any], memory: Memory) -> str:
 
 
 def save_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """Save a blob to a file as shown in pyodps' documentation, by reading a stream."""
+    """Save a blob to a file as in pyodps' documentation, by reading a stream."""
     manager = theirs(job).open_blob_manager()
 
     def copy(reference: str) -> None:
@@ -108,7 +108,7 @@ def save_theirs(job: dict[str, Any], memory: Memory) -> str:
 
 
 def open_and_read(job: dict[str, Any], memory: Memory) -> str:
-    """Read a blob as a file object and checksum every byte."""
+    """Read a blob as a file object, and process every byte."""
     odps = ours(job)
     buffer = bytearray(MIB)
 
@@ -141,7 +141,7 @@ def _row(content: Path) -> Any:
 
 
 def upload_theirs(job: dict[str, Any], memory: Memory) -> str:
-    """Write a row whose blob is a file with pyodps' stream for large blobs."""
+    """The same with pyodps' stream for large blobs."""
     client = theirs(job)
     manager = client.open_blob_manager(job["table"])
 
@@ -167,7 +167,7 @@ def upload_theirs(job: dict[str, Any], memory: Memory) -> str:
 
 
 class RowDigest:
-    """A checksum of rows that depends on their order, but not on their division into batches.
+    """A checksum of rows that depends on their order, but not on the boundaries of batches.
 
     For columns without nulls: fixed-width values and text.
     """
@@ -177,7 +177,7 @@ class RowDigest:
         self._checks: dict[str, int] = {}
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> RowDigest:
-        """Add batches to the checksum."""
+        """Add batches."""
         for batch in batches:
             self.rows += batch.num_rows
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -300,7 +300,7 @@ WORK: dict[str, Callable[[dict[str, Any], Memory], str]] = {
 
 
 def main() -> None:
-    """Run the job given on stdin."""
+    """Run the job from stdin."""
     job = json.load(sys.stdin)
     memory = Memory()
     digest = WORK[job["work"]](job, memory)

@@ -1,7 +1,7 @@
 """The stream classes of pyodps before `odps.maxstorage`, last shipped with pyodps 0.13.1.
 
-Loaded under a separate package name from the folder of ``tools/older_pyodps.py``, so that both
-versions of pyodps are measured in the same run.
+They are loaded from the folder of ``tools/older_pyodps.py`` under a separate package name, in
+addition to the installed pyodps, so that both are measured in the same run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _ALIAS = "pyodps_older"
 
 
 def load() -> ModuleType | None:
-    """Return the stream module of the older pyodps, or ``None`` if it is not available."""
+    """Return its stream module, or ``None`` if it cannot be installed."""
     try:
         package = older_pyodps.ensure() / "odps" / "__init__.py"
     except RuntimeError as error:
-        print(f"note: the older class of pyodps is not measured: {error}")
+        print(f"note: its older class is not measured: {error}")
         return None
     spec = importlib.util.spec_from_file_location(
         _ALIAS, package, submodule_search_locations=[str(package.parent)]

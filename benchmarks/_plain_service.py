@@ -1,7 +1,7 @@
-"""A minimal Storage API service: it sends prepared bytes and discards uploads.
+"""A minimal Storage API service: it sends prepared bytes and discards received ones.
 
-A server for benchmarks, in a separate process, which isolates the cost of the client. It does not
-check signatures and stores nothing. Started by `running`.
+It runs in a separate process and shows the cost of a client with a service that costs almost
+nothing. It checks no signature and stores nothing. `running` starts it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odps_nb.wire.frames import FrameHeader, encode_frame
 from odps_nb.wire.schema_json import WriteSchema
 
 BATCH_ROWS = 32_768
-BLOB = b"*" * 1_000_000  # the content of every reference
+BLOB = b"*" * 1_000_000  # the blob of every reference
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def running(
 ) -> Iterator[str]:
     """Prepare the responses for the rows, and serve them; yield the address.
 
-    ``splits`` must equal the number that the reader requests, because responses are prepared.
+    ``splits`` must be the number that the reader requests, because responses are prepared.
     """
     folder.mkdir()
     table = pa.Table.from_batches(batches)
@@ -71,7 +71,7 @@ def _name(split: RowRangeSplit) -> str:
 
 @functools.cache
 def blob_body(count: int) -> bytes:
-    """Return the response body for a number of references (two or more)."""
+    """Return the response for a number of references (two or more)."""
     header = FrameHeader(content_type="application/octet-stream")
     return encode_blocks(encode_frame(BLOB, header) * count)
 
@@ -84,12 +84,12 @@ class _Handler(BaseHTTPRequestHandler):
     tokens = itertools.count()
 
     def do_GET(self) -> None:
-        """Respond to every request about tables with the only table."""
+        """Respond to every request about tables with the one table."""
         name = TableName(project="local", table="bench")
         self._answer(*TableInfo(name=name, schema=self.schema).encode())
 
     def do_POST(self) -> None:
-        """Answer a call."""
+        """Respond to a call."""
         params = tuple(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
         action = dict(params).get("Action")
         if action == calls.WriteRows.ACTION:
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.sendfile(file)
 
     def _swallow(self) -> None:
-        """Read and discard a chunked body."""
+        """Read a chunked body and discard it."""
         buffer = memoryview(bytearray(1 << 20))
         while size := int(self.rfile.readline().split(b";")[0], 16):
             while size:
@@ -158,17 +158,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """Serve a folder prepared by `running` until the parent process ends."""
+    """Serve a folder that `running` created until the parent ends."""
     folder = Path(sys.argv[1])
     _Handler.folder = folder
     # written by the parent process
     _Handler.schema, _Handler.rows = pickle.loads((folder / "about").read_bytes())  # noqa: S301
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.handle_error = lambda *_: None  # ignore disconnected clients
+    server.handle_error = lambda *_: None  # ignore clients that disconnect
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""Generates the README's speed table from the document of a run (`_results.gathered`)."""
+"""The speed table of the README, from the document of a run (`_results.gathered`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PYODPS = "pyodps maxstorage"
 PARQUET = "`read.parquet` / `write.parquet` on local disk"
 MEMORY = "a table as a pandas DataFrame, peak memory"
 
-# work, peer as text, benchmark; for each figure a pattern of its titles and the peer's case
+# the work, the peer, the benchmark; for each figure of the cell, its titles and the peer's case
 TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     (
         "CRC32C blocks of a 64 MiB blob, verified, by size of read",
@@ -61,8 +61,8 @@ TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
 def table(document: dict[str, Any]) -> str:
     """Return the table in Markdown; work that the run did not measure has no row.
 
-    A figure is the speed relative to the peer (median of the rounds). If several comparisons belong
-    to a figure, it is the range from the smallest to the largest.
+    A figure is the median speed relative to the peer; for several comparisons, the smallest and the
+    largest one.
     """
     rows = [*_times(document["found"]), *_memory(document["found"])]
     return "\n".join([HEAD, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,7 +1,7 @@
-"""Stores benchmark results as JSON, and compares two such files.
+"""Results of benchmarks as JSON, and the changes between two such files.
 
-While it runs, each ``bench_*`` appends lines to the file named by `LINES`; `gathered` merges them
-into one document. It keeps all samples, not only medians: a change only counts if it exceeds the
+Each ``bench_*`` appends lines to the file that `LINES` names while it runs; `gathered` joins them
+into one document. It contains all samples and not only medians, because a change must exceed the
 variation between rounds.
 """
 
@@ -23,13 +23,13 @@ __all__ = ["LINES", "changes", "gathered", "keep"]
 LINES = "ODPS_NB_BENCH_LINES"
 """The environment variable that names the file."""
 LEAST = 0.05
-"""Smaller relative changes are ignored, even if the rounds hardly differ."""
+"""Smaller changes are ignored, however little the rounds differ."""
 SINGLE = 0.20
-"""The same threshold for figures that were measured once."""
+"""The same for single measurements."""
 
 
 def keep(kind: str, **facts: Any) -> None:
-    """Record a result of the running benchmark, if a file is set."""
+    """Record a result of the running benchmark, if `LINES` is set."""
     if path := os.environ.get(LINES):
         bench = Path(sys.argv[0]).stem.removeprefix("bench_")
         with Path(path).open("a") as file:
@@ -37,7 +37,7 @@ def keep(kind: str, **facts: Any) -> None:
 
 
 def gathered(lines: Path) -> dict[str, Any]:
-    """Return the document of a run: its time, machine, and all recorded results."""
+    """Return the document of a run: date, machine and all records."""
     found = [json.loads(line) for line in lines.read_text().splitlines()]
     return {
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -53,8 +53,8 @@ def gathered(lines: Path) -> dict[str, Any]:
 def changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (``slower``, ``faster``, ``worse``, ``better``, ``missed`` or ``met``; its line).
 
-    If there is a peer, times are compared as ratios to the peer in the same round, because
-    another machine or other load affects both. The quartiles of the two runs must not overlap.
+    Times are compared as ratios to the peer of the same round, if there is one, because a different
+    machine or load affects both. The quartiles of the two runs must not overlap.
     """
     before = {(one["bench"], one["kind"], one["title"]): one for one in old["found"]}
     for one in new["found"]:
@@ -85,14 +85,14 @@ def _times(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[tupl
 
 
 def _speeds(case: dict[str, Any], ours: str, peer: str | None) -> list[float]:
-    """Return the speed of each round: relative to the peer, or as rounds per second."""
+    """Return the speed of the rounds: relative to the peer, or as rounds per second."""
     theirs = [1.0] * len(case[ours]) if peer is None else case[peer]
     return [other / mine for mine, other in zip(case[ours], theirs, strict=False) if mine > 0]
 
 
 def _moved(before: Sequence[float], after: Sequence[float]) -> str | None:
     if len(before) < 3 or len(after) < 3:
-        return None  # too few samples to estimate the noise
+        return None  # its noise is unknown
     low, middle, high = statistics.quantiles(before, n=4)
     new_low, new_middle, new_high = statistics.quantiles(after, n=4)
     if new_high < low and new_middle < middle * (1 - LEAST):

@@ -1,8 +1,8 @@
-"""Simulates a network with latency and a speed limit per connection, in a separate process.
+"""A simulated network with latency and a speed limit per connection, in a separate process.
 
-It relays TCP to another port of this machine: bytes arrive half a round trip after they were
-sent, a new connection takes one round trip, and each direction of a connection has a maximum speed.
-Clients can compensate by concurrent requests and by reusing connections.
+It relays TCP to another port of this machine: bytes arrive half a round trip after they were sent,
+a new connection needs a whole round trip, and each direction of a connection has a maximum speed.
+Clients can compensate for it with parallel requests and persistent connections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit, urlunsplit
 
 CHUNK = 1 << 18
-IN_FLIGHT = 16  # chunks of one direction; more than latency × speed
+IN_FLIGHT = 16  # chunks per direction; more than latency × speed
 
 
 def _pump(source: socket.socket, target: socket.socket, delay: float, speed: float) -> None:
@@ -28,7 +28,7 @@ def _pump(source: socket.socket, target: socket.socket, delay: float, speed: flo
     while data:
         try:
             data = source.recv(CHUNK)
-        except ConnectionResetError:  # the other side sees a normal end
+        except ConnectionResetError:  # the other side receives the end
             data = b""
         line.put((time.monotonic() + delay, data))
 
@@ -64,7 +64,7 @@ def _connect(near: socket.socket, port: int, round_trip: float, speed: float) ->
 
 
 def main() -> None:
-    """Relay until the parent process closes stdin."""
+    """Relay until the parent closes the standard input."""
     port, round_trip, speed = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
@@ -81,7 +81,7 @@ def main() -> None:
 
 @contextmanager
 def slow_line(url: str, *, round_trip: float, speed: float) -> Iterator[str]:
-    """Yield a URL that reaches `url` with the given round trip (s) and speed (bytes/s)."""
+    """Yield a URL that reaches `url` with a latency in seconds and a speed in bytes per second."""
     parts = urlsplit(url)
     facts = [str(parts.port), str(round_trip), str(speed)]
     command = [sys.executable, "-m", "benchmarks._slow_line", *facts]

@@ -1,7 +1,7 @@
-"""Compares blobs as files with pyodps, which has no cache: opening them again, and their head.
+"""Blobs as files: reopening and reading the first bytes, compared with pyodps, which has no cache.
 
-``python -m benchmarks.bench_blob_files``. Requests over loopback cost almost nothing, so cached
-blobs gain more over a real network.
+``python -m benchmarks.bench_blob_files``. It runs over loopback, where a request costs almost
+nothing; over a real network the advantage of the cache is larger.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ HEAD = 64 * 1024
 
 
 def pyodps_manager(connection: odps_nb.Connection, table: str) -> Any:
-    """Return pyodps' reader for blobs."""
+    """Return the blob manager of pyodps."""
     profile = connection.profile
     entry = ODPS(profile.access_id, profile.access_key, profile.project, profile.endpoint)
     return MaxStorageClient(odps=entry).open_blob_manager(table)
 
 
 def bench(connection: odps_nb.Connection, rounds: int) -> None:
-    """Compare whole reads and heads for several blob sizes."""
+    """Compare whole reads and reads of the first bytes for several blob sizes."""
     table = connection.create_table("bench_files", "id bigint, content blob")
     data = [os.urandom(size) for size in SIZES]
     table.write(pd.DataFrame({"id": range(len(data)), "content": data}), progress=False)
@@ -61,7 +61,7 @@ def bench(connection: odps_nb.Connection, rounds: int) -> None:
             return read
 
         if not again() == fetched() == again() == theirs() == content:
-            raise SystemExit("bench: the readers return different bytes")
+            raise SystemExit("bench: the readers give different bytes")
         if not head() == their_head() == content[:HEAD]:
             raise SystemExit("bench: the heads differ")
         name, size = f"{len(content) / 1e6:.1f} MB", len(content)
@@ -74,7 +74,7 @@ def bench(connection: odps_nb.Connection, rounds: int) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return 0 unless the data differ."""
+    """Run it; the exit status is 0 unless the data differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

@@ -1,8 +1,9 @@
-"""Compares ways to run one DuckDB query over a table.
+"""One SQL query of DuckDB over a table: the cost of each way to pass the table.
 
-The query is the README's pushdown example: two data columns, one partition of eight. ``dataset()``
-transfers only the data that the query needs; a `Scan` transfers the whole table; the peer, pyodps'
-`maxstorage`, transfers the columns and partition named by the user, one split after another.
+The query is the push-down example of the README: two data columns, one partition of eight.
+``dataset()`` transfers only the data that the query needs; a `Scan` transfers the whole table; the
+peer, pyodps' `maxstorage`, transfers the columns and the partition that its user names, one split
+after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ where ds = '2024-01-01' and quantity >= 9 group by 1 order by 1
 
 
 def queried(rows: object) -> list[tuple[object, ...]]:
-    """Run the query; DuckDB finds the local variable ``rows`` by its name."""
+    """Run the query; DuckDB finds ``rows`` by its name."""
     return duckdb.sql(QUERY).fetchall()
 
 
@@ -52,7 +53,7 @@ def main() -> int:
             return queried(pa.Table.from_batches(batches))
 
         if not queried(orders) == lazy() == queried(table.read()) == theirs():
-            raise SystemExit("bench: the cases returned different rows")
+            raise SystemExit("bench: the ways gave different rows")
         compare(
             "sum by status, of one day",
             Case("DuckDB over dataset()", lambda: queried(orders)),

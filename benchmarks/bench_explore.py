@@ -1,10 +1,10 @@
-"""Measures the time for explorer pages, and message sizes, over a network of 40 ms and 50 MB/s.
+"""Pages of an explorer over a network with 40 ms and 50 MB/s: waiting times and message sizes.
 
-``python -m benchmarks.bench_explore [ROWS]``. Uses a table of 2,048,000 rows and 22 columns; or,
-with ROWS (such as 100000000), a generated table of ROWS rows and three columns, which needs about
-30 bytes of disk per row. Reads pages of 100 rows at random positions, also with a condition. pyodps
-reads the same rows by number through its table tunnel (`open_reader` of a table, then a slice), as
-its users do.
+``python -m benchmarks.bench_explore [ROWS]``. The table has 2,048,000 rows and 22 columns; with
+ROWS (such as 100000000), a table with this number of rows and three columns is created first, which
+takes about 30 bytes of disk per row during the run. Pages of 100 rows are read at random positions,
+also with a condition. pyodps reads the same rows by number through its table tunnel (`open_reader`
+of a table, then a slice), as its users do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView
 
 STEP_ROWS = 1_000_000
-ROW_BYTES = 60  # of a generated table on disk, with a safety margin
-ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
+ROW_BYTES = 60  # on disk, with a margin
+ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes per second of one connection
 PAGES, PEER_PAGES, SIZE = 60, 12, 100
 FIRST_PAGE, ANY_PAGE = 0.300, 0.100
 MESSAGE = 100_000
@@ -42,7 +42,7 @@ MESSAGE = 100_000
 
 @dataclass(frozen=True)
 class Subject:
-    """The table to explore; ``partition`` is the partition that pyodps opens."""
+    """The table to explore; ``partition`` is the one that pyodps opens."""
 
     table: str
     rows: int
@@ -55,7 +55,7 @@ MADE = pa.schema([("id", pa.int64()), ("quantity", pa.int32()), ("status", pa.st
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the elapsed seconds of the work."""
+    """Return the seconds that the work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -70,7 +70,7 @@ def told(name: str, seconds: list[float]) -> tuple[float, float]:
 
 
 def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
-    """Generate rows: a counter, a number derived from it, and one of four words."""
+    """Generate rows: a counter, a number derived from it, one of four words."""
     words = pa.array(["new", "paid", "sent", "returned"])
     for start in range(0, rows, STEP_ROWS):
         ids = np.arange(start, min(rows, start + STEP_ROWS))
@@ -80,7 +80,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def made(connection: Connection, rows: int) -> Subject:
-    """Write a table with ``rows`` rows in pieces; it is deleted with the service."""
+    """Write a table with a number of rows, piece by piece; it is deleted with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
         raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")
@@ -92,27 +92,27 @@ def made(connection: Connection, rows: int) -> Subject:
 
 
 def opened(connection: Connection, subject: Subject) -> RowView:
-    """Return the row view that `Table.explore` opens."""
+    """Return a view like the one that `Table.explore` opens."""
     explorer = connection.table(subject.table).explore(seed=1)
     view: RowView = explorer.view  # type: ignore[attr-defined]
     return view
 
 
 def first_pages(profile: odps_nb.Profile, subject: Subject) -> None:
-    """Time the first page of a new connection: schema, session, rows."""
+    """Measure the first page of a new connection: schema, session, rows."""
 
     def first() -> None:
         with odps_nb.connect(profile) as connection:
             page = opened(connection, subject).page(0)
         if page.count != SIZE:
-            raise SystemExit("bench: the first page is incomplete")
+            raise SystemExit("bench: the first page is not whole")
 
     median, _ = told("first page of a new connection", [timed(first) for _ in range(7)])
     print(" ", judged(f"first page: {median * 1e3:.0f} ms", median <= FIRST_PAGE))
 
 
 def pages(connection: Connection, subject: Subject) -> list[int]:
-    """Time pages at random positions; return the positions."""
+    """Measure pages at random positions; return the positions."""
     view, draw = opened(connection, subject), random.Random(1)
     view.page(0)
     starts = [draw.randrange(subject.rows // SIZE) * SIZE for _ in range(PAGES)]
@@ -131,7 +131,7 @@ def pages(connection: Connection, subject: Subject) -> list[int]:
 
 
 def messages(connection: Connection, subject: Subject) -> None:
-    """Measure the sizes of the messages to the browser."""
+    """Measure the bytes of the messages to the browser."""
     view = rows_of(connection.table(subject.table).read())
     shown = RowView(view, seed=1)
     page = shown.page(1_000_000)
@@ -147,7 +147,7 @@ def messages(connection: Connection, subject: Subject) -> None:
 
 
 def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: list[int]) -> None:
-    """Time the same pages with pyodps: one table reader, and a slice of it for each page."""
+    """Measure the same pages with pyodps: one reader of the table, and a slice of it per page."""
     from odps import ODPS
 
     entry = ODPS(
@@ -174,7 +174,7 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
 def main() -> int:
     """Run the benchmark; return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
-    parser.add_argument("rows", nargs="?", type=int, help="generate a table of so many rows")
+    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
     rows = parser.parse_args().rows
     line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:

@@ -1,9 +1,9 @@
-"""Measures the cost of filtering received rows: filtered reads against unfiltered ones.
+"""The cost of filtering every row in the client, compared with unfiltered reads.
 
-The service only skips whole blocks by a condition, so `Table.read` also filters the received rows.
-Both cases open the same session, whose condition skips no block here, and read the same bytes; one
-of them returns the rows unfiltered. The peer reads with the same predicate and filters in Arrow, as
-its users have to.
+The service only skips whole blocks of rows, so `Table.read` filters the rows that arrive. Both
+sides open the same session, whose condition skips no block here, and read the same bytes; one side
+does not filter the rows. The peer reads them with the same predicate and filters in Arrow, as its
+users have to.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
 
         half = CONDITIONS["one column, half of the rows are kept"]
         if read(half, again=True) != theirs(half):
-            raise SystemExit("bench: odps_nb and pyodps returned different rows")
+            raise SystemExit("bench: odps_nb and pyodps kept different rows")
         for title, where in CONDITIONS.items():
             peer = [Case("pyodps, filtered by Arrow", lambda: theirs(half))] * (where == half)
             compare(

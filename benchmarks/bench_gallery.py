@@ -1,7 +1,7 @@
-"""Measures how long users wait for the tiles of galleries of 500 and 10,000 blobs.
+"""Galleries of 500 and of 10,000 blobs: waiting times for tiles.
 
-``python -m benchmarks.bench_gallery``. Repeats the sample files of ``media``, over loopback and a
-network of 40 ms and 50 MB/s per connection. There is no peer, as no other client has galleries.
+``python -m benchmarks.bench_gallery``. The blobs are repeated sample files of ``media``, over
+loopback and over a network with 40 ms and 50 MB/s per connection. No other client has such a view.
 The number of requests per tile is counted separately.
 """
 
@@ -24,21 +24,21 @@ from odps_nb.notebook.gallery.page import drawn_pages
 from odps_nb.notebook.gallery.tiles import KEPT
 from odps_nb.notebook.gallery.view import Gallery
 
-ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
+ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes per second of one connection
 NEAR_FIRST, FAR_FIRST = 1.0, 1.5  # seconds until the first tiles
 SIZES = (500, 10_000)
 IN_VIEW, PLACES = 20, 8
 
 
 class Browser:
-    """Receives messages, and records when tiles arrived."""
+    """Receives messages, and records when tiles arrive."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
         self.ended = threading.Event()
 
     def send(self, content: Mapping[str, Any], buffers: Sequence[bytes]) -> None:
-        """Take a message."""
+        """Receive a message."""
         if content["kind"] == "tiles":
             self.times += [time.perf_counter()] * len(content["tiles"])
         elif content["kind"] == "idle":
@@ -46,14 +46,14 @@ class Browser:
 
 
 def column_of(connection: odps_nb.Connection, count: int) -> BlobColumn:
-    """Return a column of ``count`` blobs that repeats the sample files."""
+    """Return a number of blobs, repeating the sample files."""
     texts = connection.table("media").blobs().references().tolist()
-    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # no cached details
+    blobs = [connection.blob(texts[n % len(texts)]) for n in range(count)]  # nothing is known
     return BlobColumn(blobs, title="media")
 
 
 def opened(column: BlobColumn) -> tuple[float, float]:
-    """Return the seconds until the static page has its first tiles, and all tiles."""
+    """Return the seconds until the static page has its first tiles, and until it is complete."""
     start = time.perf_counter()
     pages = drawn_pages(column, range(64), together=6)
     next(pages)
@@ -64,7 +64,7 @@ def opened(column: BlobColumn) -> tuple[float, float]:
 
 
 class Answers(logging.Handler):
-    """Counts the responses of the service in the log of the connection."""
+    """Counts the responses of the service from the log of the connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def requests_of(column: BlobColumn) -> float:
 
 
 def scrolled(gallery: Gallery, browser: Browser, place: int) -> tuple[float, float]:
-    """Scroll to a position; return the seconds until the first tile and all tiles have arrived."""
+    """Return the seconds until the first and the last tile of a view at any position arrive."""
     browser.times, browser.ended = [], threading.Event()
     start = time.perf_counter()
     gallery.receive({"do": "tiles", "indices": list(range(place, place + IN_VIEW))})
@@ -107,7 +107,7 @@ def told(name: str, seconds: Sequence[float]) -> float:
 
 
 def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
-    """Measure both gallery sizes over one kind of network."""
+    """Measure both sizes over one kind of network."""
     for size in SIZES:
         with connect() as connection:
             columns = [column_of(connection, size) for _ in range(7)]

@@ -1,10 +1,10 @@
-"""Load test of one service: 64 connections read, 16 write, and no error is accepted.
+"""Many concurrent clients of one service: 64 connections read, 16 write, and no error is accepted.
 
-``python -m benchmarks.bench_load [SECONDS]``. Every client has its own connection and never
-retries, so that every fault of the service is detected. Readers check splits, filtered rows and
-blobs; each writer overwrites its own table, including a blob, and reads it back. The resident
-memory of the service is sampled and must not grow. Clients and service share the machine's cores,
-so the figures cover both together. Linux only.
+``python -m benchmarks.bench_load [SECONDS]``. Every client has its own connection and does not
+retry, so that every error of the service is detected. Readers read splits, filtered rows and blobs
+and check the data; each writer overwrites its own table, including a blob, and reads it back. The
+resident memory of the service is sampled during the run and must not grow. Clients and service
+share the machine's cores: the figures say what both do together. Linux only.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from odps_nb.wire.signing import Credentials, sign
 READERS, WRITERS = 64, 16
 SECONDS = 20.0
 SAMPLE_EVERY = 0.25
-WARM_UP = 0.2  # share of the run before memory is checked
-GROWTH = 1.15  # maximum ratio of the final memory to that in the middle,
-SLACK = 48 << 20  # plus these bytes, as allocators fluctuate
+WARM_UP = 0.2  # the share of the run before memory is compared
+GROWTH = 1.15  # maximum ratio of the end to the middle, and
+SLACK = 48 << 20  # additional tolerance for allocators
 MIB = 1 << 20
 ROWS = pa.table({"id": pa.array(range(20_000)), "note": [f"note {i:060d}" for i in range(20_000)]})
 SOME = ROWS.slice(0, 2_000)
@@ -46,7 +46,7 @@ BLOB = bytes(range(256)) * 1024
 
 @dataclass
 class Client:
-    """One connection; counts its requests and bytes."""
+    """One connection; counts requests and bytes."""
 
     service: LocalService
     session: requests.Session = field(default_factory=requests.Session)
@@ -54,7 +54,7 @@ class Client:
     bytes: int = 0
 
     def send(self, wire: calls.WireRequest, body: bytes | None = None) -> requests.Response:
-        """Send a request and return the complete response; raise if it is an error."""
+        """Send a request and return the complete response; raise errors of the service."""
         service, data = self.service, wire.body if body is None else body
         rest = not wire.path.startswith("/api/")
         endpoint = service.endpoint if rest else service.tunnel_endpoint
@@ -71,12 +71,12 @@ class Client:
         return response
 
     def call(self, request: Any, body: bytes | None = None) -> Any:
-        """Send a request value; return the decoded response."""
+        """Send a request value; return the response value."""
         response = self.send(request.encode(2), body)
         return request.decode_answer(response.content, dict(response.headers))
 
     def sql(self, text: str) -> None:
-        """Run an SQL statement and wait for its end."""
+        """Run a statement to its end."""
         submit = control.SubmitSql(
             project=self.service.project, sql=text, settings=control.BLOB_TABLE_SETTINGS
         )
@@ -92,7 +92,7 @@ class Client:
         require(found.tasks[0].status, "Success")
 
     def table(self, name: str) -> TableName:
-        """Return the full name of a table."""
+        """Return the full name."""
         return TableName(project=self.service.project, table=name)
 
     def rows(self, name: str, **options: Any) -> pa.Table:
@@ -106,14 +106,14 @@ class Client:
         return pa.ipc.open_stream(self.send(read.encode(2)).content).read_all()
 
     def blob(self, reference: BlobReference) -> bytes:
-        """Read and verify a blob."""
+        """Read a blob, verified."""
         response = self.send(calls.ReadBlobs(references=(reference,)).encode(2))
         decoder = BlobBodyDecoder(response.headers.get("Content-Encoding"), 1)
         events = [*decoder.feed(response.content), *decoder.feed_eof()]
         return b"".join(bytes(e.data) for e in events if isinstance(e, BlobData))
 
     def overwrite(self, name: str, rows: pa.Table) -> BlobReference:
-        """Replace the rows of a table, with a new blob in each; return the blob's reference."""
+        """Replace the rows of a table, with a new blob in each; return its reference."""
         table = self.table(name)
         made = calls.CreateWriteSession(table=table, overwrite=True)
         lane = {
@@ -145,7 +145,7 @@ def ipc_bytes(table: pa.Table) -> bytes:
 
 
 def require(found: object, expected: object) -> None:
-    """Raise unless both values are equal, which stops this client."""
+    """Stop this client unless both values are equal."""
     if found != expected:
         raise AssertionError(f"found {str(found)[:100]}, expected {str(expected)[:100]}")
 
@@ -154,7 +154,7 @@ def require(found: object, expected: object) -> None:
 
 
 def read_once(client: Client, turn: int, blob: BlobReference) -> None:
-    """Read splits, filtered rows or a blob, depending on the turn."""
+    """Do the kind of read for this turn."""
     if turn % 4 == 0:
         kept = client.rows("shared", filter_predicate="id % 10 = 3")
         require(kept.column("id").to_pylist(), list(range(3, 20_000, 10)))
@@ -165,10 +165,10 @@ def read_once(client: Client, turn: int, blob: BlobReference) -> None:
 
 
 def write_once(client: Client, turn: int, name: str) -> None:
-    """Replace the rows of this client's table and check them."""
+    """Replace the rows of this client's table and read them back."""
     rows = SOME.slice(0, 1_000 + turn % 1_000)
     reference = client.overwrite(name, rows)
-    found = client.rows(name, split_mode=SplitMode.ROW_OFFSET)  # required for tables with blobs
+    found = client.rows(name, split_mode=SplitMode.ROW_OFFSET)  # needed for BLOB columns
     require(found.select(["id", "note"]).equals(rows), True)
     require(client.blob(reference) == BLOB, True)
     if turn % 32 == 31:
@@ -176,7 +176,7 @@ def write_once(client: Client, turn: int, name: str) -> None:
 
 
 class Load:
-    """Runs clients until the time is up or one of them fails."""
+    """Runs clients until the time is over or one of them fails."""
 
     def __init__(self, service: LocalService, seconds: float) -> None:
         self.service, self.seconds = service, seconds
@@ -185,7 +185,7 @@ class Load:
         self._end = threading.Event()
 
     def run(self, blob: BlobReference) -> list[int]:
-        """Run all clients; return samples of the service's memory."""
+        """Run all clients; return the samples of the service's memory."""
         threads = [
             *(
                 self._thread("read", lambda c, turn: read_once(c, turn, blob))
@@ -217,7 +217,7 @@ class Load:
                 while not self._end.is_set():
                     work(client, turn)
                     turn += 1
-            except Exception:  # noqa: BLE001 - the load test reports every failure
+            except Exception:  # noqa: BLE001 - any failure at all is what this run looks for
                 self.errors.append(traceback.format_exc(limit=4))
                 self._end.set()
             finally:
@@ -236,9 +236,9 @@ def resident(pid: int) -> int:
 
 
 def bench(seconds: float) -> int:
-    """Run the load test once; return the number of errors."""
+    """Run the load once; return the number of errors."""
     header(f"{READERS} connections read, {WRITERS} write, for {seconds:g} s")
-    # filter exactly, so that the expected rows are known
+    # filtered exactly, so that the resulting rows are known
     with start(samples=False, options=("--filter-block-rows", "1")) as service:
         maker = Client(service)
         maker.sql("CREATE TABLE shared (id bigint, note string);")
@@ -255,7 +255,7 @@ def bench(seconds: float) -> int:
 
 
 def fill(client: Client) -> None:
-    """Write the rows of the table that all readers share."""
+    """Write the rows of the shared table."""
     table = client.table("shared")
     session = client.call(calls.CreateWriteSession(table=table)).session_id
     lane = {"table": table, "session_id": session, "stream_id": "0", "stream_version": 1}
@@ -266,7 +266,7 @@ def fill(client: Client) -> None:
 
 
 def show(load: Load, samples: list[int]) -> None:
-    """Print requests and bytes per second, and the memory of the service."""
+    """Print the work per second, and the memory of the service."""
     for kind, clients in load.clients.items():
         sent, moved = sum(c.requests for c in clients), sum(c.bytes for c in clients)
         print(
@@ -286,7 +286,7 @@ def show(load: Load, samples: list[int]) -> None:
 
 
 def main() -> int:
-    """Run the benchmark; return 1 if anything failed."""
+    """Run the benchmark; the exit status is 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seconds", nargs="?", type=float, default=SECONDS)
     errors = bench(parser.parse_args().seconds)

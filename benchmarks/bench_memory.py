@@ -1,10 +1,10 @@
-"""Measures the memory for large blobs and tables: peak resident memory above the idle process.
+"""Memory for large blobs and tables: peaks of resident memory above the idle process.
 
-``python -m benchmarks.bench_memory``. Each job runs in a separate process (`_memory_work`), first
-with odps_nb, then with pyodps, and both must return the same data. Blobs are exchanged with the
-embedded service, whose memory is measured, too; rows are generated while they are sent
-(`_made_rows`), so that the table need not be stored. Linux only. The temporary folder needs about
-five times the size of the blob.
+``python -m benchmarks.bench_memory``. Each piece of work runs in a separate process
+(`_memory_work`), odps_nb and pyodps one after another, and both must return the same data. Blobs
+are written to and read from the embedded service, whose memory is also measured; rows come from a
+service that generates them while it sends (`_made_rows`), so that no table is stored. Linux only.
+It needs about five times the size of the blob on the disk of the temporary folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WIDTH = 44
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the blob, of the streamed table, and of the table read as a whole."""
+    """Bytes of the blob, of the streamed table, and of the table that is held in memory."""
 
     blob: int
     table: int
@@ -51,7 +51,7 @@ QUICK = Sizes(blob=256 * MIB, table=GIB, kept=256 * MIB)
 
 
 def run(work: str, profile: dict[str, Any], **job: Any) -> dict[str, Any]:
-    """Run one job in a new process; return its results."""
+    """Run one job in a new process; return its result."""
     child = subprocess.run(
         [sys.executable, "-m", "benchmarks._memory_work"],
         input=json.dumps({"work": work, "profile": profile, **job}),
@@ -76,7 +76,7 @@ def show(title: str, found: dict[str, Any], *, size: int, goal: int | None = Non
 
 
 def show_held(title: str, held: int, *, goal: int) -> None:
-    """Print the maximum bytes of batches held; allocators keep more memory resident."""
+    """Print the bytes of batches in memory at a time; allocators keep more resident."""
     met = judged(f"{title}: {held / MIB:.0f} MiB of batches", held <= goal)
     line = f"  {'    batches held at a time':<{_WIDTH}}{held / MIB:9.1f} MiB"
     print(f"{line}             {met} (≤ {goal / MIB:.0f} MiB)", flush=True)
@@ -100,7 +100,7 @@ def _line(title: str, found: dict[str, Any]) -> str:
 
 
 def require_same(what: str, *digests: str) -> None:
-    """Exit unless all digests are equal."""
+    """Stop unless all sides returned the same data."""
     if len(set(digests)) != 1:
         raise SystemExit(f"bench: {what} differ: {digests}")
 
@@ -109,7 +109,7 @@ def require_same(what: str, *digests: str) -> None:
 
 
 def bench_blobs(size: int) -> None:
-    """Upload and download one large blob with odps_nb and with pyodps."""
+    """Measure the upload and download of one large blob with odps_nb and pyodps."""
     header(f"a blob of {size / GIB:g} GiB: peak memory above the idle process")
     with (
         tempfile.TemporaryDirectory(prefix="odps-nb-bench-") as name,
@@ -168,7 +168,7 @@ def _down(
 ) -> None:
     job = {"small": references["small"], "target": str(folder / "saved")}
     for side, work in (("odps_nb", "save"), ("pyodps", "save_theirs")):
-        # each client reads the blob written by the other
+        # each side reads the data of the other side
         other = references["pyodps" if side == "odps_nb" else "odps_nb"]
         with watched(service) as memory:
             found = run(work, _profile(service), reference=other, **job)
@@ -198,7 +198,7 @@ def watched(service: LocalService) -> Iterator[Memory]:
 
 
 def bench_rows(sizes: Sizes) -> None:
-    """Read a table in batches, as Arrow and as pandas."""
+    """Measure a table in batches, as Arrow and as pandas."""
     header(f"a table of {sizes.table / GIB:g} GiB streamed in batches: peak above idle")
     with made(sizes.table) as (profile, rows):
         job = {"table": _made_rows.TABLE}
@@ -231,7 +231,7 @@ def bench_rows(sizes: Sizes) -> None:
 
 @contextmanager
 def made(size: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Serve a table of ``size`` Arrow bytes; yield its connection settings and row count."""
+    """Serve a table with a number of Arrow bytes; yield its connection settings and row count."""
     rows = int(size / _made_rows.ROW_BYTES)
     with _made_rows.running(rows) as url:
         profile = {
@@ -245,9 +245,9 @@ def made(size: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def main() -> int:
-    """Run all benchmarks; return 0 even if a goal is missed, which the table shows."""
+    """Run all benchmarks; the exit status is 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="use about an eighth of the sizes")
+    parser.add_argument("--quick", action="store_true", help="an eighth of the sizes, about")
     sizes = QUICK if parser.parse_args().quick else FULL
     bench_blobs(sizes.blob)
     bench_rows(sizes)

@@ -1,9 +1,9 @@
-"""Measures the fixed costs of large tables: splits, tasks, streams, commits, partitions.
+"""The cost of large tables besides their rows: splits, tasks, streams, commits, partitions.
 
-``python -m benchmarks scale``, or ``python -m benchmarks.bench_scale --tasks 200`` for a short
-run. It divides small tables as finely as large ones, and measures costs that grow with the number
-of splits and streams, but not the behaviour of a cluster or the real service. ``docs/scale.md``
-quotes the results as *measured*. Takes five minutes on two cores.
+``python -m benchmarks scale``, or ``python -m benchmarks.bench_scale --tasks 200`` for a short run.
+It uses small tables with as many splits as large ones: the results show what grows with the number
+of splits and streams, but not the speed of a cluster or of the real service. ``docs/scale.md``
+quotes them as *measured*. It takes five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SPLITS = 100_000
 TASKS = 2_000
 SLOTS = 2
 HEAP = "512m"
-ROWS = 10**13  # rows of the generated table, about 1 PB
+ROWS = 10**13  # of the generated table, about 1 PB
 TABLE = TableName(project="local", table="a_table_of_a_usual_name")
 
 
 @dataclass
 class Took:
-    """Elapsed seconds, and the peak of Python's memory in bytes."""
+    """Seconds, and the peak of bytes allocated by Python, of a piece of work."""
 
     seconds: float = 0.0
     peak: int = 0
@@ -68,7 +68,7 @@ def timed() -> Iterator[Took]:
 
 @contextmanager
 def weighed() -> Iterator[Took]:
-    """Measure Python's memory; this slows the work, so it is not timed."""
+    """Measure the bytes that Python allocates; this slows the work, so it is not timed."""
     took = Took()
     tracemalloc.start()
     try:
@@ -106,7 +106,7 @@ def plan(made: Connection, splits: int) -> None:
 
 
 def carried(odps: Connection, session: ReadSession, kind: str) -> None:
-    """Print the size of the session data pickled with each task."""
+    """Print the size of the session data in a task."""
     task = ReadTask.of(TaskProfile.of(odps._storage), session)
     assert all(task.splits[n] == session.splits[n] for n in range(0, len(session.splits), 97))
     size, whole = len(pickle.dumps(task)), len(pickle.dumps(session.splits))
@@ -118,7 +118,7 @@ def carried(odps: Connection, session: ReadSession, kind: str) -> None:
 
 
 def heap(spark: SparkSession) -> int:
-    """Return the JVM's heap in use after a collection; in local mode it includes the tasks."""
+    """Return the heap bytes of the driver's JVM after a collection (local mode: with tasks)."""
     jvm: Any = spark._jvm
     jvm.java.lang.System.gc()
     return int(jvm.java.lang.Runtime.getRuntime().totalMemory()) - int(
@@ -127,7 +127,7 @@ def heap(spark: SparkSession) -> int:
 
 
 def read(spark: SparkSession, odps: Connection, made: Connection, tasks: int, splits: int) -> None:
-    """Read a table in many tasks."""
+    """Measure a read with many tasks."""
     header(f"Spark on {SLOTS} slots, driver with a heap of {HEAP}")
     say("heap in use before", format_bytes(heap(spark)))
     with timed() as took:
@@ -152,14 +152,14 @@ def read(spark: SparkSession, odps: Connection, made: Connection, tasks: int, sp
 
 
 class CommitClock:
-    """A progress listener that measures the duration of the commit."""
+    """A listener that measures the time of the commit."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self._over = threading.Event()
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Start to watch for the commit phase."""
+        """Wait for the phase of the commit."""
         self._watch = threading.Thread(target=self._poll, args=(tracker,), daemon=True)
         self._watch.start()
 
@@ -171,13 +171,13 @@ class CommitClock:
         self.seconds = 0.0 if began is None else time.perf_counter() - began
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Stop watching."""
+        """Stop measuring."""
         self._over.set()
         self._watch.join()
 
 
 def write(spark: SparkSession, odps: Connection, tasks: int) -> None:
-    """Write in many tasks, and into many partitions."""
+    """Measure a write with many tasks, and into many partitions."""
     header("one write of many streams")
     odps.create_table("scale_out", "id bigint")
     clock = CommitClock()
@@ -202,7 +202,7 @@ def write(spark: SparkSession, odps: Connection, tasks: int) -> None:
 
 
 def commit(odps: Connection, streams: int) -> None:
-    """Commit the maximum number of streams of a session, without Spark and without rows."""
+    """Measure the commit of the maximum number of streams, without Spark and without rows."""
     header(f"one commit of {streams:,} streams")
     for count in (TASKS, streams):
         names = tuple((f"{n:06d}-{n}", 1) for n in range(count))
@@ -225,7 +225,7 @@ def commit(odps: Connection, streams: int) -> None:
 
 
 def main() -> None:
-    """Run all measurements."""
+    """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--splits", type=int, default=SPLITS)

@@ -1,9 +1,9 @@
-"""Compares odps_nb in Spark with Parquet and createDataFrame, with the same rows in one run.
+"""Spark: the same rows with odps_nb, Parquet and createDataFrame, in one run.
 
 ``python -m benchmarks.bench_spark [rows]``. Every case ends in Spark's ``noop`` sink, the session
-has two cores, and all cases are warm. Two services are used: the embedded service, and a minimal
-one that sends prepared bytes or discards uploads, which isolates the cost of the client. Service
-and Spark share the machine's cores, so the figures are ratios of medians.
+has two cores, and all cases are warm. There are two services: the embedded one, and a minimal one
+that only sends prepared bytes or discards received ones, to show the cost of the path itself.
+Service and Spark share the machine's cores, so the figures are ratios of medians.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def drain(frame: DataFrame) -> None:
 
 
 def fingerprint(frame: DataFrame) -> tuple[object, ...]:
-    """Return a fingerprint that is equal for DataFrames with the same rows."""
+    """Return a value that is equal for two DataFrames with the same rows."""
     return tuple(
         frame.selectExpr(
             "count(*)",
@@ -72,12 +72,12 @@ def fingerprint(frame: DataFrame) -> tuple[object, ...]:
 
 
 def thrown_away(frame: DataFrame) -> DataFrame:
-    """Pass all batches from the JVM to Python, and return none."""
+    """Only the transfer from the JVM to Python: a task receives all batches and returns none."""
     return frame.mapInArrow(lambda batches: (batch.slice(0, 0) for batch in batches), frame.schema)
 
 
 def handed_over(frame: DataFrame, folder: Path) -> DataFrame:
-    """Pass the same rows from Python to the JVM, out of files in the format that Spark needs."""
+    """Only the transfer from Python to the JVM: the same rows from files, in Spark's format."""
     place, schema = str(folder), frame.schema
     folder.mkdir()
 
@@ -102,20 +102,20 @@ def handed_over(frame: DataFrame, folder: Path) -> DataFrame:
                     yield from map(kept.get_batch, range(kept.num_record_batches))
 
     drain(frame.mapInArrow(keep, schema))
-    files = [str(path) for path in folder.iterdir()]  # partitions without rows have no file
+    files = [str(path) for path in folder.iterdir()]  # a partition without rows has no file
     numbers = frame.sparkSession.range(0, len(files), 1, len(files))
     return numbers.mapInArrow(give, schema)
 
 
 def same(expected: DataFrame, *others: DataFrame) -> None:
-    """Exit unless all DataFrames have the same rows."""
+    """Stop unless all DataFrames have the same rows."""
     wanted = fingerprint(expected)
     if any(fingerprint(other) != wanted for other in others):
-        raise SystemExit("bench: two cases returned different rows")
+        raise SystemExit("bench: two roads gave different rows")
 
 
 def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Path) -> None:
-    """Read rows into Spark."""
+    """Measure reads into Spark."""
     parquet = spark.read.parquet(str(folder))
     rows = parquet.count()
     service = odps_nb.spark.read(spark, odps, "bench", splits=SPLITS)
@@ -146,7 +146,7 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
         goals=[Goal("spark.read.parquet", 0.5)],
     )
     table = odps.table("bench").read().to_arrow()
-    few = table.slice(0, rows // 10)  # a tenth suffices: the driver holds and copies all rows
+    few = table.slice(0, rows // 10)  # a tenth of the rows: the driver holds and copies all of them
     pandas = few.to_pandas()
     some = odps_nb.spark.read(spark, odps, "bench", limit=few.num_rows, splits=SPLITS)
     compare(
@@ -160,7 +160,7 @@ def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Pa
 
 
 def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Path) -> None:
-    """Write rows from Spark."""
+    """Measure writes from Spark."""
     frame = spark.read.parquet(str(folder))
     rows = frame.count()
     out = folder.parent / "out.parquet"
@@ -198,7 +198,7 @@ def bench_write(spark: SparkSession, odps: Connection, sink: Profile, folder: Pa
 
 
 def bench_tasks(spark: SparkSession, odps: Connection, folder: Path) -> None:
-    """Measure the fixed cost of a task: few rows, many tasks."""
+    """Measure the cost of a task without its rows: few rows, many tasks."""
     few = spark.read.parquet(str(folder)).limit(TASKS * 10).repartition(TASKS)
     few.write.parquet(str(folder.parent / "few.parquet"))
     parquet = spark.read.parquet(str(folder.parent / "few.parquet"))
@@ -228,7 +228,7 @@ def stored_blobs(spark: SparkSession, odps: Connection) -> DataFrame:
 
 
 def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) -> None:
-    """Process blobs: in the task that fetches them, or as bytes that pass through the JVM."""
+    """Measure blobs that are processed where they are fetched, or that pass through the JVM."""
     with StorageClient(profile) as storage:
         task = TaskProfile.of(storage)
 
@@ -257,13 +257,13 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
 
     def as_column() -> DataFrame:
         bytes_column = frame.mapInArrow(fetch, "id bigint, data binary")
-        # The filter separates fetch and use, like a join or a cache would.
+        # An operation between fetch and use separates the two, like a join or a cache.
         apart = bytes_column.filter("length(data) > 0")
         return apart.mapInArrow(weigh, "weight bigint")
 
     total = "sum(weight)"
     if here().selectExpr(total).collect() != as_column().selectExpr(total).collect():
-        raise SystemExit("bench: two cases returned different sums")
+        raise SystemExit("bench: two roads gave different sums")
     compare(
         f"one pass over {BLOBS} blobs of {len(plain.BLOB) / 1e6:g} MB, from {title}",
         Case("blob_map: fetch and compute in one place", lambda: drain(here())),
@@ -275,7 +275,7 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
 
 
 def main() -> None:
-    """Generate the rows once, then time all cases."""
+    """Generate the rows once, then time all ways."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     header(f"Spark, two cores: {rows:,} rows × 6 columns over loopback HTTP")
@@ -298,7 +298,7 @@ def main() -> None:
                 bench_read(spark, odps, ready, parquet)
                 bench_write(spark, odps, ready, parquet)
                 bench_tasks(spark, odps, parquet)
-                # This service accepts every reference: 100 in each of four tasks.
+                # Every reference is valid there: 100 in each of four tasks.
                 goal = Goal("bytes as a column of Spark", 5)
                 any_blobs = spark.range(0, BLOBS, 1, SPLITS).selectExpr("id", "'QUJD' pic")
                 bench_blobs("a service that sends ready bytes", any_blobs, ready, goal)

@@ -1,7 +1,7 @@
-"""Measures the start of a notebook until the first row: imports, magics, embedded service.
+"""Times before the first row in a notebook: imports, the magics, the embedded service.
 
-``python -m benchmarks.bench_startup``. Each round is a new process; the start of the interpreter or
-of IPython is subtracted. Files are in the system's cache, and the sample tables exist already.
+``python -m benchmarks.bench_startup``. Each round is a new process; the time of the interpreter or
+of IPython alone is subtracted. Files are in the system's cache, and the samples are built.
 """
 
 from __future__ import annotations

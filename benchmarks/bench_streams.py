@@ -1,7 +1,7 @@
-"""Measures bodies over loopback HTTP: one split into Arrow, and the memory of large bodies.
+"""Bodies over loopback HTTP: one split into Arrow, and the memory for large bodies.
 
-``python -m benchmarks.bench_streams``. The server runs in a separate process. Each memory figure is
-measured in a new process, above its idle memory with everything imported and connected.
+``python -m benchmarks.bench_streams``. The server is a separate process; each memory figure is
+taken in a new process, above its idle memory with everything imported and connected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fetch(transport: RequestsTransport, url: str) -> HttpResponse:
 
 
 def bench_split(url: str, mib: int, rounds: int) -> None:
-    """Compare reading one split into checked record batches with reading the raw body."""
+    """Measure one split into record batches, with all checks, compared with the raw body."""
     header(f"one split, {mib} MiB of Arrow over chunked loopback HTTP")
     transport = RequestsTransport()
     path = f"{url}/arrow/{mib}"
@@ -93,7 +93,7 @@ def blob_to_file(url: str, mib: int) -> Callable[[], int]:
 
 
 def blob_from_file(url: str, mib: int) -> Callable[[], int]:
-    """Upload a blob in chunks."""
+    """Upload a blob in pieces."""
     transport = RequestsTransport()
     piece = os.urandom(MIB)
 
@@ -140,8 +140,8 @@ def bench_memory(url: str, mib: int, table_mib: int) -> None:
 
 
 def run_job(name: str, url: str, mib: int) -> None:
-    """Run a job in this process; print the bytes transferred and the peak in KiB above idle."""
-    JOBS[name](url, 4)()  # everything imported, connected, warmed up
+    """Run a job here; print the bytes moved and the peak in KiB above idle."""
+    JOBS[name](url, 4)()  # import everything, connect, warm up
     job = JOBS[name](url, mib)
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     idle = _status("VmRSS")
@@ -155,7 +155,7 @@ def _status(field: str) -> int:
 
 
 def main() -> int:
-    """Run all benchmarks; return 0 even if a goal is missed, which the table shows."""
+    """Run all benchmarks; the exit status is 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=2048, help="size of the large blob")

@@ -1,11 +1,11 @@
-"""Compares uploads of files as blobs with pyodps: one large file, and many small ones.
+"""Files that become blobs of a table: one large one, and many small ones, beside pyodps.
 
-``python -m benchmarks.bench_upload``. Measures from the files on disk to the confirmed commit, into
-the embedded service over loopback: elapsed seconds, processor seconds of client and service, and
-memory of the client. pyodps uploads each file as a stream in pieces of 1 MiB (without name and
-type), or batches with both and a CRC-32, like odps_nb. Each sample has a separate service; the
-result of each case is read back once. ``--quick`` uses 256 MiB and 1,000 files. Linux only. The
-temporary folder needs about three times the size of the file.
+``python -m benchmarks.bench_upload``. From the files on disk to the confirmed commit, into the
+embedded service over loopback: seconds, seconds of processor time here and in the service, and
+memory here. pyodps is given pieces of 1 MiB as a stream of its own per file (which keeps neither
+name nor type), and batches with both and a CRC-32, which is what odps_nb sends. Each sample has a
+service of its own; what was written is read back once for each way. ``--quick`` takes 256 MiB and
+1,000 files. Linux only. Needs about three times the size of the file on the temporary folder.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def column_of_paths(connection: Connection, files: Files) -> None:
 
 
 def folder(connection: Connection, files: Files) -> None:
-    """Write the folder, detecting the type of each file from its bytes."""
+    """Write the folder, with the type of each file detected from its bytes."""
     connection.table(TABLE).write_files(files[0].parent, progress=False)
 
 
@@ -70,7 +70,7 @@ def streamed(connection: Connection, files: Files) -> None:
 
 
 def batched(connection: Connection, files: Files) -> None:
-    """Upload many files per request with pyodps, with names and types."""
+    """Upload many files in a request with pyodps, with names and types."""
     with _pyodps(connection) as (manager, session, references):
         for at in range(0, len(files), BATCH):
             with ExitStack() as opened:
@@ -90,7 +90,7 @@ def batched(connection: Connection, files: Files) -> None:
 
 @contextmanager
 def _pyodps(connection: Connection) -> Iterator[tuple[Any, Any, list[bytes]]]:
-    """Open a write session of pyodps; on exit, write rows of the references and commit."""
+    """Open a write session of pyodps; then write rows of the references and commit."""
     profile = connection.profile
     entry = ODPS(profile.access_id, profile.access_key, profile.project, profile.endpoint)
     client = MaxStorageClient(odps=entry)
@@ -118,7 +118,7 @@ WAYS: dict[str, Callable[[Connection, Files], None]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """Figures of one write: seconds, processor seconds of both sides, bytes above idle."""
+    """The cost of one write: seconds, processor seconds of client and service, bytes above idle."""
 
     seconds: float
     here: float
@@ -127,7 +127,7 @@ class Sample:
 
 
 def bench(title: str, files: Files, *, rounds: int, goals: dict[str, float]) -> None:
-    """Write the same files in each case, and print medians; ``goals`` maps peers to ratios."""
+    """Write the same files in each way, and print medians; ``goals`` names the peers."""
     names = [*OURS, *goals]
     found: dict[str, list[Sample]] = {name: [] for name in names}
     for turn in range(rounds):
@@ -168,11 +168,11 @@ def _processor(process: psutil.Process) -> float:
 
 
 def _check(name: str, connection: Connection, files: Files) -> None:
-    """Exit unless the table contains exactly the files."""
+    """Stop unless the table contains exactly the files."""
     wanted = sorted(_checksum(file.open("rb")) for file in files)
     blobs = connection.table(TABLE).blobs("content", progress=False)
     if wanted != sorted(_checksum(blob.open()) for blob in blobs):
-        raise SystemExit(f"bench: {name} did not write the content of the files")
+        raise SystemExit(f"bench: {name} did not write what the files hold")
 
 
 def _checksum(opened: Any) -> tuple[int, int]:
@@ -221,7 +221,7 @@ def _make(folder: Path, count: int, size: int) -> Files:
 
 
 def main() -> int:
-    """Run the benchmark; return 0 unless the data differ."""
+    """Run the benchmark; the exit status is 0 unless the data differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")

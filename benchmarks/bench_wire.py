@@ -1,9 +1,9 @@
-"""Compares blocks and blob frames with pyodps' stream classes, on the same bytes.
+"""Blocks and blob frames beside pyodps' stream classes, on the same bytes (goals: docs).
 
 ``python -m benchmarks.bench_wire``. Peers: `odps.maxstorage` of the installed pyodps, and the
 older class of pyodps 0.13.1, which verifies nothing. Limits: one CRC32C pass over the bytes, and
-a fresh copy of the bytes. All work runs in this process without waiting, so the benchmark measures
-processor time.
+a fresh copy of them. Everything here runs in this process and waits for nothing, so processor
+time is what is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMIT, COPY = "limit: one CRC32C pass", "limit: a fresh copy"
 
 
 class OnlyReads:
-    """A raw stream that only supports ``read``, so readers cannot detect that it is in memory."""
+    """A raw stream with only a method ``read``, which hides that the data is in memory."""
 
     def __init__(self, body: bytes) -> None:
         self.read = io.BytesIO(body).read
@@ -48,7 +48,7 @@ def drain(stream: Any, size: int) -> int:
 
 
 def drain_into(stream: Any, target: bytearray) -> int:
-    """Read a stream to its end, reusing the same buffer."""
+    """Read a stream to its end into the same buffer repeatedly."""
     total = 0
     while count := stream.readinto(target):
         total += count
@@ -56,7 +56,7 @@ def drain_into(stream: Any, target: bytearray) -> int:
 
 
 def require(what: str, *payloads: bytes) -> None:
-    """Exit unless all readers return the same bytes."""
+    """Stop unless all sides return the same bytes."""
     if any(payload != payloads[0] for payload in payloads):
         raise SystemExit(f"bench: {what} differ between odps_nb and a peer")
 
@@ -121,7 +121,7 @@ def _whole(kind: Callable[[Any], Any], body: bytes) -> bytes:
 
 
 def bench_frames(older: Any, rounds: int) -> None:
-    """Compare blobs framed in one stream: many small, some medium-sized, a few large."""
+    """Measure blobs framed in one stream: many small, some medium, a few large ones."""
     header("blobs framed in one stream: blocks, footers and count verified")
     for count, size, goal in ((20_000, 512, 4), (5_000, 16_384, 8), (4, 32 * MIB, 6)):
         body, blob = _framed(count, size)
@@ -209,7 +209,7 @@ def _stream_into(iterator: BlobDataIterator, target: bytearray) -> int:
 
 
 def main() -> int:
-    """Run all benchmarks; return 0 even if a goal is missed, which the table shows."""
+    """Run all benchmarks; the exit status is 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-older", action="store_true", help="leave pyodps 0.13.1 out")

@@ -1,7 +1,7 @@
-"""Plots time against size over three decades into ``docs/results/growth.png``.
+"""Plot time against size over three decades into ``docs/results/growth.png``.
 
 ``python -m benchmarks.plot_growth``. A line of slope 1 in these logarithmic panels is linear
-growth. Shows processor time, the best of several runs, to exclude noise.
+growth. Processor time, the best of several runs: what is drawn is growth, not noise.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Line:
 
     @property
     def slope(self) -> float:
-        """Return the exponent of growth, fitted without the smallest sizes: 1 linear, 2 quadratic.
+        """Return the growth by least squares without the smallest sizes: 1 linear, 2 quadratic.
 
-        Allocations of 32 MiB and more are mapped by the kernel page by page, which causes a step in
-        every line that materialises a blob.
+        Memory of 32 MiB and more comes fresh from the kernel, page by page: a step in every line
+        that materialises a blob, whoever draws it.
         """
         points = [(math.log(size), math.log(time)) for size, time in self.points[2:]]
         mean_x = sum(x for x, _ in points) / len(points)
@@ -64,7 +64,7 @@ def best(work: Callable[[], object], rounds: int = 5) -> float:
         spent = (process_time() - start) / repeats
         if turn:
             times.append(spent)
-        else:  # the first run, which also warms up
+        else:  # a first run, which also warms up
             repeats = max(1, round(0.02 / spent))
     return min(times)
 
@@ -77,7 +77,7 @@ def line(name: str, sizes: list[int], make: Callable[[int], Callable[[], object]
 
 
 def one_blob(kind: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
-    """Return a function that makes the work for a size: materialise one of two framed blobs."""
+    """Return a function that materialises the first of two framed blobs of a size."""
 
     def make(size: int) -> Callable[[], object]:
         blob = random.Random(1).randbytes(size)
@@ -88,7 +88,7 @@ def one_blob(kind: Callable[..., object]) -> Callable[[int], Callable[[], object
 
 
 def many_blobs(kind: Callable[..., object]) -> Callable[[int], Callable[[], object]]:
-    """Return a function that makes the work for a count: read framed blobs of 512 bytes."""
+    """Return a function that reads a number of framed blobs of 512 bytes."""
 
     def make(count: int) -> Callable[[], object]:
         frame = encode_frame(bytes(512), FrameHeader(content_type="image/png"))
@@ -125,7 +125,7 @@ def measure() -> list[tuple[str, str, list[Line]]]:
 
 
 def draw(panels: list[tuple[str, str, list[Line]]]) -> None:
-    """Draw the panels and save the picture."""
+    """Draw the panels into the picture."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(panels), figsize=(13, 4.2), constrained_layout=True)
@@ -142,7 +142,7 @@ def draw(panels: list[tuple[str, str, list[Line]]]) -> None:
 
 
 def main() -> int:
-    """Measure and draw; return 1 if a line of odps_nb is not linear."""
+    """Measure and draw; fail if one of our lines is not linear."""
     panels = measure()
     draw(panels)
     print(f"{PICTURE} drawn")

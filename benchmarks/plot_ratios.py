@@ -1,8 +1,8 @@
-"""Plots the speed of each work relative to its peer, by release, into ``docs/bench/ratios.png``.
+"""How many times as fast as its peer each work is, by release: draws ``docs/bench/ratios.png``.
 
-``python -m benchmarks.plot_ratios [FILE …]`` reads results of ``python -m benchmarks --json FILE``;
-default: all in ``docs/bench``. A point is the median of a run's rounds, the line through it reaches
-from the lower to the upper quartile.
+``python -m benchmarks.plot_ratios [FILE …]``: of results that ``python -m benchmarks --json FILE``
+kept; by default all in ``docs/bench``. A point is the median of a run's rounds, the line through
+it reaches from the lower to the upper quartile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLOURS = ("#0b6e4f", "#c8553d", "#8d99ae", "#e09f3e", "#5f4b8b")
 
 @dataclass(frozen=True)
 class Row:
-    """One work and peer, with (position, low, median, high) for each run that measured it."""
+    """One job compared with one peer; (position, low, median, high) for each run."""
 
     bench: str
     name: str
@@ -78,7 +78,7 @@ def draw(runs: Sequence[Row], releases: Sequence[str], picture: Path) -> None:
 
 
 def main(files: Sequence[str]) -> None:
-    """Read the files and draw the plot."""
+    """Read the files and draw."""
     paths = [Path(file) for file in files] or sorted(PLACE.glob("*.json"))
     documents = [json.loads(path.read_text("utf-8")) for path in paths]
     draw(

@@ -1,6 +1,6 @@
-"""Sphinx's settings for the site, which `make docs` (``tools/build_site.py``) builds.
+"""Sphinx settings of the site, which `make docs` (``tools/build_site.py``) builds.
 
-Nothing here may make a page load something from elsewhere: a Chromium test watches its requests.
+No setting may make a page load external content; a Chromium test checks the requests.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ extensions = [
     "site_magics",
 ]
 exclude_patterns = ["_static", "images/*.md"]
-# a table of contents whose pattern finds nothing: pages that no checkout has yet
+# a table of contents may have a pattern without matches
 suppress_warnings = ["toc.empty_glob", "mystnb.unknown_mime_type"]
 nitpicky = True
-# Types of other libraries have no page here (nothing is fetched while building), and neither do
-# those of our own that nobody names: links between pages stay strict, these do not.
+# Types of other libraries and internal types have no page here. Links between pages are checked,
+# these references are not.
 nitpick_ignore_regex = [("py:.*", ".*")]
 default_role = "py:obj"
 

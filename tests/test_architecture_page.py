@@ -1,17 +1,22 @@
-"""The map of the house names modules, files and folders that are there."""
+"""The pages about the design name modules, files and folders that exist."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOMS = "access|arrow|client|convert|filters|http|local|notebook|parsing|probe|spark|wire"
+PACKAGES = "|".join(path.parent.name for path in (ROOT / "odps_nb").glob("*/__init__.py"))
+PAGES = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+NAME = re.compile(rf"`(?:odps_nb\.)?((?:{PACKAGES})(?:\.\w+)+)`")
+FILE = re.compile(rf"`((?:odps_nb|tests|docs|labextensions|{PACKAGES})/[\w./*-]*)`")
+OTHERS = {"http.client.HTTPResponse"}  # of Python
 
 
-def leads_somewhere(words: list[str]) -> bool:
-    """Whether a dotted name is a package, a module, or something that is defined in one."""
+def is_defined(words: list[str]) -> bool:
+    """Whether a dotted name is a package, a module, or a name that one of them contains."""
     for end in range(len(words), 0, -1):
         place = ROOT.joinpath("odps_nb", *words[:end])
         if place.is_dir():
@@ -23,18 +28,24 @@ def leads_somewhere(words: list[str]) -> bool:
     return False
 
 
-def test_every_module_of_the_page_is_there() -> None:
-    named = set(re.findall(rf"`((?:{ROOMS})(?:\.\w+)+)`", PAGE))
-    assert len(named) > 60
-    assert [name for name in sorted(named) if not leads_somewhere(name.split("."))] == []
-
-
-def test_every_path_of_the_page_is_there() -> None:
-    named = set(
-        re.findall(r"`((?:odps_nb|tests|docs|notebook|local|client|spark)/[\w./-]*)`", PAGE)
+def exists(path: str) -> bool:
+    """Whether a path of the checkout or of the package is a file, a folder or a module."""
+    return any(
+        any(base.glob(pattern))
+        for base in (ROOT, ROOT / "odps_nb")
+        for pattern in (path, f"{path.rstrip('/')}.py")
     )
-    assert len(named) > 10
-    missing = [
-        n for n in named if not any((base / n).exists() for base in (ROOT, ROOT / "odps_nb"))
-    ]
-    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_module_and_path_of_the_page_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    names = set(NAME.findall(text)) - OTHERS
+    assert [name for name in sorted(names) if not is_defined(name.split("."))] == []
+    assert [path for path in sorted(set(FILE.findall(text))) if not exists(path)] == []
+
+
+def test_the_pages_name_modules_and_paths() -> None:
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert len(set(NAME.findall(text))) > 60
+    assert len(set(FILE.findall(text))) > 30

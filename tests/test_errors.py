@@ -132,7 +132,7 @@ def test_copies_are_errors_of_their_own(kind: type[Any]) -> None:
 
 
 @every_kind
-def test_facts_are_none_until_told(kind: type[Any]) -> None:
+def test_facts_are_none_until_they_are_known(kind: type[Any]) -> None:
     error = kind("x")
     assert "hint" in kind.fact_names
     assert [getattr(error, name) for name in kind.fact_names] == [None] * len(kind.fact_names)

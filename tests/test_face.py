@@ -1,4 +1,4 @@
-"""The face: what `import odps_nb` costs, what it offers, and the command line."""
+"""The public face: the cost of `import odps_nb`, its exports, and the command line."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Who may import whom: every import of every module, read with ``ast``, and what really loads.
+"""Allowed imports: every import of every module, read with ``ast``, and what is really loaded.
 
 The layers are those of ``docs/architecture.md``. A module sees only layers below its own; an
 exception stands in `CROSSINGS` with its reason.

@@ -1,4 +1,4 @@
-"""What streams is not held: peaks of resident memory in a process of its own.
+"""Streaming does not hold all data: peaks of resident memory in a separate process.
 
 The sizes are about 100 MiB and the bounds a fraction of them, so that whoever buffers the whole
 fails. ``benchmarks/bench_memory.py`` does the same with gigabytes, beside pyodps. Run as a

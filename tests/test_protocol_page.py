@@ -1,4 +1,4 @@
-"""``docs/protocol.md`` holds: who cites a section cites one that exists, and its examples run."""
+"""Check ``docs/protocol.md``: cited sections exist, its examples run, its documents are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the README do what they say: its Python blocks run in order, as they stand."""
+"""The examples of the README work: its Python blocks run in order, unchanged."""
 
 from __future__ import annotations
 

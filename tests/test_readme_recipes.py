@@ -1,4 +1,4 @@
-"""The keyring recipe of the README works as it stands in an empty home, and without a keyring."""
+"""The keyring recipe of the README works in an empty home, and without a keyring."""
 
 from __future__ import annotations
 

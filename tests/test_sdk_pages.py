@@ -1,4 +1,4 @@
-"""The page for users of pyodps: every name is there, every block runs, before equals after."""
+"""The page for users of pyodps: every name is listed, every block runs, before equals after."""
 
 from __future__ import annotations
 

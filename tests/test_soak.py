@@ -47,7 +47,7 @@ def test_twelve_rounds_of_everything_leave_nothing_behind() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.kernel
-def test_views_that_nobody_closes_are_seen() -> None:
+def test_views_that_are_not_closed_are_detected() -> None:
     def forgotten(front: work.Front, _: int) -> None:
         front.run("display(odps.table('media').blobs('content', limit=2))")
 

@@ -1,4 +1,4 @@
-"""The words of the house: names that cannot become URLs or SQL, specs, references, sizes."""
+"""The shared terms: names that cannot become URLs or SQL, specs, references, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tutorial runs as it is saved: a copy in an empty home, a real kernel, a service of its own.
+"""Every tutorial runs unchanged: a copy in an empty home, a real kernel, a separate service.
 
 A new file in ``notebooks/`` is taken by itself; what else must hold of it goes into `FACTS`.
 """
@@ -109,7 +109,7 @@ def _production(shown: Texts) -> None:
     assert "session-expiry" in _of(shown, "print(*odps_nb_command")
     assert "credentials=<function>" in _of(shown, "import tempfile")
     assert shown["days"].count("<td>5</td>") == 2
-    assert "5 rows are there still" in _of(shown, "import pandas as pd")
+    assert "5 rows are still there" in _of(shown, "import pandas as pd")
     errors = _of(shown, "def told(error)")
     for name in ("NotFoundError", "AccessDeniedError", "LimitExceededError"):
         assert name in errors

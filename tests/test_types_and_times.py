@@ -1,6 +1,6 @@
-"""``docs/types-and-times.md`` says what happens: its tables are made by reading and writing.
+"""The tables of ``docs/types-and-times.md`` agree with what reads and writes really do.
 
-``.venv/bin/python tests/test_types_and_times.py`` writes them anew.
+``.venv/bin/python tests/test_types_and_times.py`` regenerates them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ZONED = ZoneInfo(ZONE)
 CLOCK = dt.datetime(2024, 1, 31, 10)
 AWARE = CLOCK.replace(tzinfo=ZONED)
 
-# A type, a value as it is written, and what polars makes of it (tests/versions/polars_frames.py).
+# A type, a value to write, and its polars type (tests/versions/polars_frames.py).
 TYPES: list[tuple[str, Any, str]] = [
     ("tinyint", 1, "Int8"),
     ("smallint", 1, "Int16"),
@@ -77,7 +77,7 @@ OFFERED: dict[str, list[pa.DataType]] = {
     "bytes": [pa.binary(), pa.large_binary()],
     "dates": [pa.date32(), pa.date64()],
     "timestamps": [pa.timestamp("s"), pa.timestamp("ns")],
-    "timestamps with a zone": [pa.timestamp("us", "UTC"), pa.timestamp("ms", ZONE)],
+    "time zone-aware timestamps": [pa.timestamp("us", "UTC"), pa.timestamp("ms", ZONE)],
     "durations": [pa.duration("s"), pa.duration("ns")],
     "lists": [pa.list_(pa.int64()), pa.large_list(pa.int64())],
     "maps": [pa.map_(pa.string(), pa.int64())],
@@ -86,7 +86,7 @@ OFFERED: dict[str, list[pa.DataType]] = {
 
 
 def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> dict[str, str]:
-    """Return the tables of the page by name, each from what really happened."""
+    """Return the tables of the page by name, each generated from real reads and writes."""
     return {
         "types": types_table(odps, new_name),
         "writes": writes_table(),
@@ -158,10 +158,10 @@ def writes_table() -> str:
                 taken += [name] * found.pop()
             yield kind.upper(), ", ".join(taken)
 
-    return markdown(("into", "taken, where each value fits"), rows())
+    return markdown(("into", "accepted, if each value fits"), rows())
 
 
-# A type, values that fit it, and values that do not.
+# A type, values that fit it, and values that do not fit.
 RULES: list[tuple[str, list[Any], list[Any]]] = [
     ("tinyint", [1, 2.0, Decimal("3.00")], [1.5, 128, True, "1"]),
     ("double", [0.1, 2**60], [2**53 + 1, Decimal("0.1")]),
@@ -208,7 +208,7 @@ def written(value: Any) -> str:
     return text.replace("tzinfo=ZoneInfo(key='Asia/Shanghai')", "tzinfo=…")
 
 
-# What a column holds, and columns that do; the types they make in a new table.
+# Kinds of columns, and examples of each; the test finds the types of a new table.
 NEW: list[tuple[str, list[Any]]] = [
     (
         "pandas `int8` … `int64`, `Int8` … `Int64`",
@@ -233,7 +233,7 @@ NEW: list[tuple[str, list[Any]]] = [
         [pd.Series([CLOCK]).astype("datetime64[ms]"), pa.array([CLOCK], pa.timestamp("s"))],
     ),
     (
-        "`datetime64[us]`, `[ns]`; with a zone, too",
+        "`datetime64[us]`, `[ns]`, naive or aware",
         [pd.Series([CLOCK]), pd.Series([AWARE]), pa.array([CLOCK])],
     ),
     (
@@ -256,10 +256,10 @@ NEW: list[tuple[str, list[Any]]] = [
             pd.Series([Image.new("RGB", (2, 2)), np.zeros((2, 2, 3), np.uint8)]),
         ],
     ),
-    ("a column of blobs (`blob`)", [pd.Series([None], dtype=BlobDtype())]),
+    ("blobs (dtype `blob`)", [pd.Series([None], dtype=BlobDtype())]),
     ("lists; Arrow lists", [pd.Series([[1]]), pa.array([[1]])]),
     ("dicts; Arrow structs", [pd.Series([{"a": 1}]), pa.array([{"a": 1}])]),
-    ("nothing but nulls", [pd.Series([None], dtype=object), pa.array([None])]),
+    ("only nulls", [pd.Series([None], dtype=object), pa.array([None])]),
 ]
 
 
@@ -273,7 +273,7 @@ def new_table(odps: Connection, new_name: Callable[[str], str]) -> str:
         for what, columns in NEW:
             yield what, ", ".join(dict.fromkeys(made(one) for one in columns))
 
-    return markdown(("a column of", "becomes"), rows())
+    return markdown(("data in the column", "column type"), rows())
 
 
 # -- times ------------------------------------------------------------------------------------
@@ -303,16 +303,16 @@ def times_read(odps: Connection, zoned: Connection, new_name: Callable[[str], st
                     cells.append(f"{code(shown)}, {code(dtype)}")
                 yield kind, road, *cells
 
-    return markdown(("stored", "as", "without a zone", f"with {code(ZONE)}"), rows())
+    return markdown(("type", "read as", "without a time zone", f"with {code(ZONE)}"), rows())
 
 
 WRITTEN: list[tuple[str, Callable[[], Any]]] = [
     ("pandas `datetime64`, `10:00`", lambda: pd.Series([CLOCK])),
-    ("pandas with a zone, `10:00+08:00`", lambda: pd.Series([AWARE])),
+    ("pandas, aware, `10:00+08:00`", lambda: pd.Series([AWARE])),
     ("Python `datetime`, `10:00`", lambda: pd.Series([CLOCK], dtype=object)),
-    ("Python `datetime` with a zone", lambda: pd.Series([AWARE], dtype=object)),
+    ("Python `datetime`, aware", lambda: pd.Series([AWARE], dtype=object)),
     ("Arrow `timestamp`, `10:00`", lambda: pa.array([CLOCK])),
-    ("Arrow `timestamp` with a zone", lambda: pa.array([AWARE])),
+    ("Arrow `timestamp`, aware", lambda: pa.array([AWARE])),
     ("a date, `2024-01-31`", lambda: pa.array([CLOCK.date()])),
 ]
 
@@ -338,19 +338,19 @@ def times_written(odps: Connection, zoned: Connection, new_name: Callable[[str],
             assert len(walls) == 1
             yield what, *cells[0], walls.pop()
 
-    head = ("written", "DATETIME, TIMESTAMP, no zone", f"the same, {code(ZONE)}", "TIMESTAMP_NTZ")
+    head = ("written value", "DATETIME, TIMESTAMP", f"the same with {code(ZONE)}", "TIMESTAMP_NTZ")
     return markdown(head, rows())
 
 
 CONDITIONS = [
     ("`where=\"t = '2024-01-31 10:00:00'\"`", "t = '2024-01-31 10:00:00'", {}),
-    ('`where="t = :t"`, `10:00` without a zone', "t = :t", {"t": CLOCK}),
+    ('`where="t = :t"`, `10:00` (naive)', "t = :t", {"t": CLOCK}),
     ('`where="t = :t"`, `10:00+08:00`', "t = :t", {"t": AWARE}),
 ]
 
 
 def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
-    """Find out what a condition means by the row that it chooses."""
+    """Find the meaning of a condition from the row that it selects."""
     name = new_name("asked")
     table = odps.create_table(name, "t timestamp")
     hours = [CLOCK - dt.timedelta(hours=8), CLOCK]
@@ -376,7 +376,7 @@ def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], st
             what = what.replace('where="t = :t"', 'sql("… where t = :t")')
             yield what, *(chosen(one, text, params, sql=True) for one in (odps, zoned))
 
-    return markdown(("asked for", "without a zone", f"with {code(ZONE)}"), rows())
+    return markdown(("condition", "without a time zone", f"with {code(ZONE)}"), rows())
 
 
 # -- the page ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Starts the embedded service for the other tools, which connect through the environment."""
+"""The embedded service for the other tools, reached through environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odps_nb.local.server.launch import start
 
 @contextmanager
 def service_environment() -> Iterator[dict[str, str]]:
-    """Start the embedded service; yield environment variables for `odps_nb.connect()`."""
+    """Start the embedded service; yield an environment in which `odps_nb.connect()` uses it."""
     running = start()
     try:
         yield {

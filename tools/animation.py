@@ -1,7 +1,7 @@
-"""Creates the animation at the top of the README: the progress card of a read in JupyterLab.
+"""Record the animation of the README: the progress card of a read in a real JupyterLab.
 
-The generated notebook reads from the embedded service over a simulated slow network, so that
-progress is visible. Each frame is a screenshot, shown for the time until the next screenshot.
+The notebook is generated here and runs against the embedded service over a simulated slow network,
+so that the progress is visible. Each frame is a screenshot, shown until the time of the next one.
 
     python tools/animation.py [FILE]
 """
@@ -23,7 +23,7 @@ from PIL import Image, ImageChops
 from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
+sys.path.insert(0, str(ROOT))  # benchmarks/ is not an installed package
 
 
 from benchmarks._slow_line import slow_line  # noqa: E402
@@ -35,8 +35,8 @@ CELLS = (
     "orders.groupby('status').quantity.agg(['size', 'sum', 'mean']).round(2)",
 )
 WIDTH, HEIGHT = 900, 780
-REST = 4000  # milliseconds for the last frame
-ROUND_TRIP, SPEED = 0.04, 1_500_000  # seconds; bytes per second and connection
+REST = 4000  # milliseconds for which the last frame is shown
+ROUND_TRIP, SPEED = 0.04, 1_500_000  # seconds; bytes per second on each connection
 PLACE = """() => {
   const cells = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell')];
   const first = cells[1].getBoundingClientRect(), last = cells[2].getBoundingClientRect();
@@ -51,7 +51,7 @@ RUN = """(index) => {
 
 
 def frames_of(page: Page) -> tuple[list[Image.Image], list[int]]:
-    """Run the cells; return the screenshots and the duration of each in milliseconds."""
+    """Run the cells; return the screenshots, each with its duration in milliseconds."""
     page.evaluate(RUN, 0)
     wait_cells(page, lambda state: state["idle"] and state["ran"] == 1, seconds=60)
     frames, times = [], []
@@ -65,16 +65,16 @@ def frames_of(page: Page) -> tuple[list[Image.Image], list[int]]:
             times.append(time.monotonic())
             if state["idle"] and state["ran"] == index + 1:
                 break
-    page.wait_for_timeout(1000)  # wait for the card and the data frame
+    page.wait_for_timeout(1000)  # the final card and the DataFrame are rendered
     frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     left, top, right, bottom = (int(edge) for edge in page.evaluate(PLACE))
-    box = (left, top, right, min(bottom + 8, HEIGHT - 30))  # below is a status bar
+    box = (left, top, right, min(bottom + 8, HEIGHT - 30))  # without the status bar
     lasts = [round((after - before) * 1000) for before, after in itertools.pairwise(times)]
     return [frame.crop(box) for frame in frames], [*lasts, 500, REST]
 
 
 def save(frames: list[Image.Image], times: list[int], file: Path) -> None:
-    """Write a GIF; a frame equal to the previous one only extends its duration."""
+    """Write a GIF; identical consecutive frames are merged into one longer frame."""
     kept, lasts = frames[:1], times[:1]
     for frame, last in zip(frames[1:], times[1:], strict=True):
         if ImageChops.difference(kept[-1], frame).getbbox() is None:

@@ -1,9 +1,9 @@
-"""`make docs`: build the site in build/site from docs/, docstrings and notebooks, offline.
+"""`make docs`: build the site in build/site from docs/, docstrings and executed notebooks, offline.
 
     python tools/build_site.py [--no-notebooks] [--only '01*'] [--folder DIR]
 
-A Sphinx warning is a failure. ``--no-notebooks`` uses the notebooks executed by an earlier build,
-or their sources without outputs.
+Warnings of Sphinx are errors. ``--no-notebooks`` uses the notebooks of an earlier build, or the
+sources without outputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(path: Path, folder: Path, environment: dict[str, str]) -> nbformat.NotebookNode:
-    """Run a notebook in a separate folder; write its JVM's output to a log next to the result."""
+    """Run a notebook in a separate folder; the JVM's output goes to a log next to the result."""
     notebook = nbformat.read(path, as_version=4)
     work = folder / "work" / path.stem
     shutil.rmtree(work, ignore_errors=True)
@@ -44,7 +44,7 @@ def execute(path: Path, folder: Path, environment: dict[str, str]) -> nbformat.N
 
 
 def without_widgets(notebook: nbformat.NotebookNode) -> None:
-    """Remove widgets, leaving the static form of cards and galleries, which needs no kernel."""
+    """Keep only the static view of each card and gallery; the live view needs a kernel."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -54,7 +54,7 @@ def without_widgets(notebook: nbformat.NotebookNode) -> None:
 
 
 def execute_all(folder: Path, only: str) -> bool:
-    """Execute the notebooks, each with a separate service, and print how long each took."""
+    """Execute the notebooks, each with a separate service; print the time of each."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(NOTEBOOKS.glob(only)):
         began = time.monotonic()
@@ -71,7 +71,7 @@ def execute_all(folder: Path, only: str) -> bool:
 
 
 def shown_notebooks(folder: Path) -> dict[str, Path]:
-    """Map the name of each notebook to its executed copy, or else to its source."""
+    """Map the name of each notebook to its executed copy, or to its source if there is none."""
     return {
         path.name: done if (done := folder / path.name).exists() else path
         for path in sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -79,7 +79,7 @@ def shown_notebooks(folder: Path) -> dict[str, Path]:
 
 
 def build(folder: Path) -> int:
-    """Build the site from the staged pages; return Sphinx's exit code, nonzero on a warning."""
+    """Build the site from the staged pages; return Sphinx's exit code (not 0 after warnings)."""
     from sphinx.cmd.build import build_main
 
     words = ["-b", "html", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs")]
@@ -89,9 +89,9 @@ def build(folder: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--no-notebooks", action="store_true", help="do not run notebooks")
-    parser.add_argument("--only", default="*.ipynb", help="run only matching notebooks")
-    parser.add_argument("--folder", type=Path, default=BUILD, help="folder for site/")
+    parser.add_argument("--no-notebooks", action="store_true", help="run no notebook")
+    parser.add_argument("--only", default="*.ipynb", help="run the notebooks of this pattern")
+    parser.add_argument("--folder", type=Path, default=BUILD, help="where site/ goes")
     wanted = parser.parse_args()
     folder = wanted.folder.resolve()
     if not wanted.no_notebooks and not execute_all(folder / "tutorials", wanted.only):

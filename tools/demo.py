@@ -1,8 +1,8 @@
-"""`make demo`: run the quickstart notebook on the embedded service and report the results.
+"""`make demo`: run the quickstart notebook on the embedded service and print the results.
 
-Starts the service with its sample tables, executes ``notebooks/01_quickstart.ipynb`` in a real
-kernel with a line per step, writes ``build/quickstart.html``, and prints figures read from that
-kernel. A step that fails ends the demo with its error.
+It starts the service with its sample tables, executes ``notebooks/01_quickstart.ipynb`` in a real
+kernel with one output line per step, writes ``build/quickstart.html``, and prints figures that it
+queries from that kernel. If a step fails, the demo ends with its error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPORT = ROOT / "build" / "quickstart.html"
 LOG = ROOT / "build" / "demo.log"
 CELL_TIMEOUT = 300  # seconds; Spark's first start is the slowest step
 
-# runs in the notebook's kernel after the last cell
+# run in the notebook's kernel at the end
 FIGURES = """
 import json as _json
 from odps_nb.notebook.progress.operations import loaded_magics as _loaded_magics
@@ -43,7 +43,7 @@ print(_json.dumps({
 
 
 def title_of(cells: list[nbformat.NotebookNode], index: int) -> str:
-    """Return the heading above a code cell, which names its step."""
+    """Return the heading above a code cell, as a title of its step."""
     for cell in reversed(cells[:index]):
         if cell.cell_type == "markdown" and cell.source.startswith("#"):
             return cell.source.splitlines()[0].lstrip("# ")
@@ -51,7 +51,7 @@ def title_of(cells: list[nbformat.NotebookNode], index: int) -> str:
 
 
 def execute(client: NotebookClient, notebook: nbformat.NotebookNode) -> None:
-    """Run the cells in order; print a line per step (a heading and the cells below it)."""
+    """Run the cells in order; print one line per step (a heading and the cells below it)."""
     current, began = "", time.monotonic()
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
@@ -72,12 +72,12 @@ def finish_line(title: str, began: float) -> None:
 
 
 def figures_of(client: NotebookClient) -> dict[str, str]:
-    """Read the figures from the notebook's kernel, in a cell that is not saved."""
+    """Query figures from the notebook's kernel, in a cell that is not part of the notebook."""
     first = client.nb.cells[0]
     cell = client.execute_cell(
         nbformat.v4.new_code_cell(FIGURES), 0, store_history=False, execution_count=0
     )
-    client.nb.cells[0] = first  # nbclient replaced it by the cell it ran
+    client.nb.cells[0] = first  # nbclient stores the executed cell at this index
     found: dict[str, str] = json.loads(cell.outputs[0].text)
     return found
 
@@ -95,13 +95,13 @@ def main() -> int:
     print("  · starting the embedded service with sample tables …", end="", flush=True)
     with service_environment() as environment:
         finish_line("embedded service with sample tables", began)
-        os.environ.update(environment)  # the kernel is our child and inherits it
+        os.environ.update(environment)  # inherited by the kernel, which is a child process
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         client = NotebookClient(
             notebook, timeout=CELL_TIMEOUT, resources={"metadata": {"path": str(NOTEBOOK.parent)}}
         )
         REPORT.parent.mkdir(exist_ok=True)
-        # keep the JVM's output out of the demo
+        # the terminal output of the JVM is not shown
         with LOG.open("wb") as log, client.setup_kernel(stderr=log):
             try:
                 execute(client, notebook)
@@ -114,11 +114,11 @@ def main() -> int:
     print()
     for label, value in figures.items():
         print(f"  {label:<24} {value:>14}")
-    print(f"\n  {time.monotonic() - began:.0f} s in all; the notebook with its results is in")
+    print(f"\n  {time.monotonic() - began:.0f} s in total; the notebook with its outputs is in")
     print(f"  {REPORT.relative_to(ROOT)}\n")
-    print("  next:  make lab     do it by hand in JupyterLab, the service is up")
+    print("  next:  make lab     run it yourself in JupyterLab")
     print("         make test    everything CI runs")
-    print("         make bench   speed beside pyodps, in ratios\n")
+    print("         make bench   speed compared with pyodps\n")
     return 0
 
 

@@ -1,12 +1,10 @@
-"""Startup file for the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
+"""Startup code of the kernels of tests and demos: a workaround for ipykernel 7.0 to 7.3.
 
-These versions send replies on the shell channel's socket, bypassing the stream that reads requests
-from it. A request that arrives at that moment is not read until the next one: the kernel is idle
-while a cell or a click waits (github.com/ipython/ipykernel/issues/1554). Version 7.4.0 sends
-replies through the stream, as done here, but replies to widgets in the wrong place
-(`pyproject.toml` excludes it).
-
-The file is copied to ``profile_default/startup`` of their ``IPYTHONDIR``.
+These versions send replies of the shell channel directly to the socket, bypassing the stream that
+reads requests from it. A request that arrives at that moment is read only with the next one, so a
+cell or a click can wait forever (github.com/ipython/ipykernel/issues/1554). 7.4.0 sends replies
+through the stream, as this code does, but replies to widgets in the wrong place (`pyproject.toml`
+excludes it). This file is copied into ``profile_default/startup`` of ``IPYTHONDIR``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make lab`: run JupyterLab in ``notebooks/`` with the embedded service; Ctrl-C stops both."""
+"""`make lab`: JupyterLab in ``notebooks/`` with the embedded service; Ctrl-C stops both."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 def main() -> int:
     print("\n  starting the embedded service with sample tables …", flush=True)
     with service_environment() as environment:
-        print("  open 01_quickstart.ipynb; %odps connect reaches the service. Ctrl-C stops all.")
-        print("  06_spark_pipeline.ipynb goes from files to a gallery on Spark.\n")
+        print("  open 01_quickstart.ipynb; %odps connect uses the service. Ctrl-C stops both.")
+        print("  06_spark_pipeline.ipynb is a Spark pipeline from files to a gallery.\n")
         command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1"]
         command += [f"--ServerApp.root_dir={NOTEBOOKS}", *sys.argv[1:]]
         if os.geteuid() == 0:
             command.append("--allow-root")
         try:
             return subprocess.run(command, env=environment).returncode
-        except KeyboardInterrupt:  # JupyterLab received the same Ctrl-C and has ended
+        except KeyboardInterrupt:  # JupyterLab got the same Ctrl-C and has ended by now
             return 0
 
 

@@ -1,4 +1,4 @@
-"""Opens a notebook in JupyterLab with headless Chromium, for pictures and the browser tests.
+"""Open a notebook in a real JupyterLab with headless Chromium, for pictures and browser tests.
 
 The server is isolated from the user's Jupyter settings, listens on loopback with a random token,
 and is stopped by its process id.
@@ -25,9 +25,9 @@ from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
-# the extension of this checkout, even if another one is installed
+# the extension of this checkout, not an installed one
 EXTENSIONS = Path(__file__).resolve().parent.parent / "labextensions"
-START = 300  # seconds; long for a busy machine, as a server that exits is noticed at once
+START = 300  # seconds, for a busy machine; a server that has ended is detected immediately
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -38,7 +38,7 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 SETTINGS = {
-    # off-screen cells are not in the page at all with the default windowing mode
+    # the default windowing mode removes off-screen cells from the page
     "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
@@ -63,7 +63,7 @@ HEIGHT = """() => {
 
 
 def chromium() -> str:
-    """Return the path of the installed Chromium."""
+    """Return the path of the machine's Chromium."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
@@ -71,7 +71,7 @@ def chromium() -> str:
 
 
 def free_port() -> int:
-    """Return a free port outside the range from which the system assigns ports."""
+    """Return a free port outside of the range from which the system assigns ports."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 @contextmanager
 def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[str]:
-    """Run JupyterLab on ``folder``; yield its URL as a template ``http://…/{}?token=…``."""
+    """Run JupyterLab on ``folder``; yield the URL prefix and query as ``http://…/{}?token=…``."""
     private = Path(tempfile.mkdtemp(prefix="odps_nb_lab_"))
     themes = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
     for plugin, value in {**SETTINGS, "apputils-extension/themes": themes}.items():
@@ -90,7 +90,7 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
-    command += ["--ServerApp.port_retries=0"]  # fail instead of choosing another port
+    command += ["--ServerApp.port_retries=0"]  # fail instead of using another port
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
     command += [f"--LabApp.extra_labextensions_path={EXTENSIONS}"]
@@ -122,14 +122,14 @@ def wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> Non
     end = time.monotonic() + START
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise RuntimeError(f"JupyterLab ended at once:\n{log.read_text()[-2000:]}")
+            raise RuntimeError(f"JupyterLab ended during its start:\n{log.read_text()[-2000:]}")
         try:
             urllib.request.urlopen(url, timeout=2).close()
         except OSError:
             time.sleep(0.1)
         else:
             return
-    raise TimeoutError(f"JupyterLab did not answer within {START} s:\n{log.read_text()[-2000:]}")
+    raise TimeoutError(f"JupyterLab did not respond within {START} s:\n{log.read_text()[-2000:]}")
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
@@ -176,7 +176,7 @@ def open_notebook(
 
 
 def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
-    """Poll the notebook's model until ``ready(state)`` is true; return the state."""
+    """Poll the notebook's model until ``ready(state)``; return the state."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         state: dict[str, Any] | None = page.evaluate(CELLS)
@@ -188,8 +188,8 @@ def wait_cells(page: Page, ready: Any, *, seconds: float) -> dict[str, Any]:
 
 def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
     """Run all cells; return the state at the end (or at the first error)."""
-    for _ in range(5):  # JupyterLab may ignore a command while it starts
-        # not awaited, because the promise may never resolve
+    for _ in range(5):  # Lab may ignore a command while it is starting
+        # not awaited, because the promise resolves late or never
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
         with suppress(TimeoutError):
             wait_cells(page, lambda s: s["started"], seconds=10)
@@ -199,17 +199,17 @@ def run_all(page: Page, *, seconds: float = 240) -> dict[str, Any]:
         lambda s: s["errors"] or (s["idle"] and s["ran"] == s["total"]),
         seconds=seconds,
     )
-    page.wait_for_timeout(1500)  # media and widgets are drawn after the kernel is idle
+    page.wait_for_timeout(1500)  # media and widgets are rendered after the kernel is idle
     return state
 
 
 def whole_picture(page: Page, path: Path, *, highest: int = 12_000) -> None:
-    """Save a picture of the whole notebook; enlarges the viewport, as Lab scrolls a panel."""
+    """Save a screenshot of the whole notebook; enlarges the viewport, since Lab scrolls a panel."""
     page.evaluate(
         "() => { const n = window.jupyterapp.shell.currentWidget.content; n.activeCellIndex = 0;"
         " n.deselectAll(); }"
     )
-    for _ in range(2):  # heights settle after the first reflow
+    for _ in range(2):  # heights are final after the first reflow
         height = min(max(int(page.evaluate(HEIGHT)), 300) + 170, highest)
         page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
         page.wait_for_timeout(400)

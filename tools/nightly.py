@@ -1,7 +1,7 @@
-"""`make nightly`: checks required before a release that take too long for every change.
+"""`make nightly`: the checks before a release that take too long for every change.
 
-Each step runs even if others fail; `docs/results/nightly.md` records the outcome. The page combines
-steps of separate runs on the same commit, if the working tree is unchanged.
+Each step runs to its end, whatever the others return; `docs/results/nightly.md` contains the
+results. Separate runs of steps on the same unchanged commit are combined on the page.
 
     python tools/nightly.py [STEP …]
 """
@@ -25,12 +25,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
-VERSIONS = ROOT / "build" / "versions.json"  # how each row of noxfile.py ended
+VERSIONS = ROOT / "build" / "versions.json"  # the result of each row of noxfile.py
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 
-#: Name of each step, with its command and environment variables.
+#: A command, and environment variables for it.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    # the gate and everything marked `nightly`
+    # the tests of `make test`, and those marked `nightly`
     "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
     "versions": ((sys.executable, "-m", "nox", "-t", "versions", "--report", str(VERSIONS)), {}),
@@ -39,7 +39,7 @@ STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 @dataclass
 class Folder:
-    """The test results of one folder."""
+    """The results of the tests of one folder."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -49,7 +49,7 @@ class Folder:
 
 @dataclass
 class Step:
-    """The outcome of a step; ``folders`` has the results per folder if the step ran pytest."""
+    """The result of a step; ``folders`` if the step ran pytest."""
 
     name: str
     passed: bool
@@ -72,7 +72,7 @@ def run(name: str, place: Path) -> Step:
 def counted(report: Path) -> dict[str, Folder]:
     """Sum a report of pytest by folder of `tests`."""
     folders: dict[str, Folder] = defaultdict(Folder)
-    for case in ET.parse(report).iter("testcase"):  # our own pytest wrote it
+    for case in ET.parse(report).iter("testcase"):  # written by pytest
         parts = (case.get("classname") or "tests").split(".")
         inside = len(parts) > 1 and not parts[1].startswith("test_")
         folder = folders["/".join(parts[:2]) if inside else parts[0]]
@@ -87,7 +87,7 @@ def counted(report: Path) -> dict[str, Folder]:
 
 
 def keep(steps: dict[str, Step], commit: str) -> None:
-    """Write the page, and the file to which later runs on the same commit add."""
+    """Write the page, and the results that a later run on the same commit adds to."""
     ordered = [steps[name] for name in STEPS if name in steps]
     KEPT.parent.mkdir(exist_ok=True)
     told = {"commit": commit, "steps": [asdict(one) for one in ordered]}
@@ -96,7 +96,7 @@ def keep(steps: dict[str, Step], commit: str) -> None:
 
 
 def kept(commit: str) -> dict[str, Step]:
-    """Return the recorded steps of earlier runs on this commit."""
+    """Return the earlier steps that ran on this commit."""
     told = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     if told.get("commit") != commit:
         return {}
@@ -108,7 +108,7 @@ def kept(commit: str) -> dict[str, Step]:
 
 
 def page(steps: list[Step], commit: str) -> str:
-    """Return the page about these steps."""
+    """Return the page with the results of these steps."""
     today = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     where = f"Python {platform.python_version()}, {os.cpu_count()} cores"
     lines = ["# The last nightly run", "", "Written by `make nightly`; see CONTRIBUTING.md.", ""]
@@ -132,7 +132,7 @@ def page(steps: list[Step], commit: str) -> str:
 
 
 def state() -> str:
-    """Return the commit, and whether anything but the page has changed since."""
+    """Return the commit, and whether any file except the page has changed since."""
     words = (
         ("rev-parse", "--short", "HEAD"),
         ("status", "--short", "--", ".", f":!{PAGE.relative_to(ROOT)}"),
@@ -151,17 +151,17 @@ def row(name: str, folder: Folder) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"{', '.join(STEPS)} ; all")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}; all")
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
-        parser.error(f"no step is called {' or '.join(sorted(unknown))}; use one of {[*STEPS]}")
+        parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
     commit = state()
     steps = {} if "changes" in commit else kept(commit)
     with tempfile.TemporaryDirectory() as place:
         for name in STEPS:
             if name in wanted:
                 steps[name] = run(name, Path(place))
-                keep(steps, commit)  # after each step, in case of an interrupt
+                keep(steps, commit)  # after each step, so that an interrupt keeps the results
     print(f"wrote {PAGE.relative_to(ROOT)}")
     return 0 if all(steps[name].passed for name in wanted) else 1
 

@@ -1,7 +1,7 @@
-"""Installs pyodps from before `odps.maxstorage`, for its `storage_api_v2`.
+"""Install pyodps 0.13.1, the last version with `storage_api_v2`, next to the current one.
 
-An environment can only contain one pyodps, so the older one is installed in a folder of ``.venv``
-that is not on ``sys.path``. Separate processes with that folder first on their path import it.
+An environment has only one pyodps, so the older version is installed into a folder of ``.venv``
+that is not on the path. A separate process with that folder first on its path imports it.
 
     python3 tools/older_pyodps.py      # installs it, once
 """
@@ -20,12 +20,12 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def ensure() -> Path:
-    """Return the folder to put on ``sys.path``; install pyodps there if missing.
+    """Return the folder to put on ``sys.path``; install pyodps into it if it is missing.
 
     Raises
     ------
     RuntimeError
-        The installation failed, e.g. because no package index is reachable.
+        It cannot be installed, e.g. because no package index is reachable.
     """
     if (HOME / "odps" / "__init__.py").exists():
         return HOME
@@ -34,9 +34,11 @@ def ensure() -> Path:
         whole = Path(place) / "whole"
         _install(whole)
         try:
-            whole.rename(HOME)  # atomic, so an existing folder is complete
+            whole.rename(HOME)  # atomic, so that an existing folder is complete
         except OSError:
-            if not (HOME / "odps" / "__init__.py").exists():  # otherwise another process was faster
+            if not (
+                HOME / "odps" / "__init__.py"
+            ).exists():  # otherwise another process has installed it
                 raise
     return HOME
 

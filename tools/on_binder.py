@@ -1,11 +1,13 @@
-"""Run every tutorial as on Binder, and print its duration and peak memory.
+"""Run every tutorial as on Binder, and print the time and the peak memory of each.
 
-The environment is created from ``binder/requirements.txt`` only, in a copy of the checkout with an
-empty home; ``binder/postBuild`` and ``binder/start`` run there as in the image. A JupyterLab runs
-next to each notebook, as for a visitor. Memory is the sum over all processes that ``start`` starts,
-except the one that runs the cells instead of the browser. Shared pages count once (PSS); pages of
-files are also reported separately, because the system can reclaim them. A notebook above the limit
-is stopped and reported. Address space is not limited, as a JVM reserves far more than it uses.
+The environment is created from ``binder/requirements.txt`` only, from a copy of the checkout, with
+an empty home; ``binder/postBuild`` and ``binder/start`` run as in the image. A JupyterLab runs
+next to each notebook, as for a visitor.
+
+Memory is measured for all processes that ``start`` creates, except the one that runs the cells
+instead of a browser. Shared pages are counted once (PSS); file pages are reported separately,
+since the system can reclaim them. A notebook that exceeds the limit is stopped and reported.
+Address space is not limited, because a JVM reserves far more of it than it uses.
 
     python tools/on_binder.py [--limit MIB] [NOTEBOOK …]
 """
@@ -52,7 +54,7 @@ finally:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """The result of one notebook; ``peak`` and ``own`` (without file pages) are in bytes."""
+    """The result of running one notebook, in bytes; ``own``: the peak without file pages."""
 
     name: str
     seconds: float
@@ -67,7 +69,7 @@ class Visit:
 
 
 class Watch(threading.Thread):
-    """Sums the memory of all child processes; kills them above a limit (bytes)."""
+    """Measures the memory of all descendants of a process; ends them above a limit in bytes."""
 
     def __init__(self, pid: int, limit: int) -> None:
         super().__init__(name="watch", daemon=True)
@@ -101,7 +103,7 @@ class Watch(threading.Thread):
 
 
 def _memory(pid: int) -> Counter[str]:
-    """Return the memory figures of a process in bytes; empty if the process has ended."""
+    """Return the memory figures of a process in bytes, or nothing if it has ended."""
     found: Counter[str] = Counter()
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -113,7 +115,7 @@ def _memory(pid: int) -> Counter[str]:
 
 
 def end(process: psutil.Process) -> None:
-    """End a process and all of its children."""
+    """End a process and all its descendants."""
     with suppress(psutil.Error):
         below = [process, *process.children(recursive=True)]
         for sent in (signal.SIGTERM, signal.SIGKILL):
@@ -135,7 +137,7 @@ def tracked(target: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Create the image's environment in a folder; return its environment variables."""
+    """Create the environment of the image in a folder; return its variables."""
     for name in ("home", "tmp"):
         (folder / name).mkdir()
     kept = {
@@ -160,7 +162,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -> Visit:
-    """Run a notebook under ``binder/start``; end all processes that it started."""
+    """Run a notebook under ``binder/start``, and end everything that it has started."""
     began = time.monotonic()
     log = folder / f"{notebook.stem}.log"
     with log.open("wb") as said:
@@ -174,7 +176,7 @@ def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -
         )
         watch = Watch(started.pid, limit)
         watch.start()
-        # find the service while its parent, which `start` has become, is still running
+        # the service is a child of the process of `start`, and must be found before that ends
         below = _below_until_the_end(started, watch)
         watch.done.set()
         watch.join()
@@ -203,7 +205,7 @@ def _below_until_the_end(started: subprocess.Popen[bytes], watch: Watch) -> set[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="file names (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="file names; all by default")
     parser.add_argument("--limit", type=int, default=LIMIT, metavar="MIB")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="odps_nb_binder_") as place:
@@ -211,7 +213,7 @@ def main() -> int:
         notebooks = sorted((tracked(folder / "repo") / "notebooks").glob("*.ipynb"))
         chosen = [one for one in notebooks if not options.names or one.name in options.names]
         if len(chosen) < len(options.names):
-            parser.error(f"use one of {', '.join(one.name for one in notebooks)}")
+            parser.error(f"the notebooks are {', '.join(one.name for one in notebooks)}")
         variables = environment(folder)
         print("| notebook | seconds | MiB | without files | |\n|---|--:|--:|--:|---|", flush=True)
         outcomes = []

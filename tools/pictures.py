@@ -1,6 +1,6 @@
-"""`make pictures`: take the pictures in docs/ from a real run of the quickstart in JupyterLab.
+"""`make pictures`: take the pictures in docs/ from real runs in JupyterLab.
 
-Also writes ``build/quickstart-light.png`` and ``-dark.png`` of the whole notebook, for review.
+Also writes ``build/quickstart-light.png`` and ``-dark.png`` of the whole quickstart notebook.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import nbformat
 from _service import service_environment
 from lab_page import open_notebook, run_all, whole_picture
 from playwright.sync_api import Page
@@ -18,7 +19,10 @@ NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 BUILD = ROOT / "build"
 IMAGES = ROOT / "docs" / "images"
 
-# picture name: beginning of the source of the first and of the last cell
+EXPLORE = """odps.table("orders").read(
+    ["id", "amount", "quantity", "status", "created", "due", "gift"]
+).explore(seed=1)"""
+# from the cell whose source begins with the first text to the cell that begins with the second
 CROPS = {
     "read": ("%odps read", "by_status"),
     "gallery": ("%odps blobs", "%odps blobs"),
@@ -41,7 +45,7 @@ def crop(page: Page, path: Path, first: str, last: str) -> None:
 
 
 def picture_sidebar(folder: str, environment: dict[str, str]) -> None:
-    """Take a picture of the sidebar next to the quickstart, with only the connect cell run."""
+    """Save the picture of the sidebar next to the start of the quickstart, after connecting."""
     copy = Path(shutil.copy(NOTEBOOK, folder))
     with open_notebook(copy, env=environment, width=1100) as page:
         page.set_viewport_size({"width": 1100, "height": 520})
@@ -61,12 +65,33 @@ def picture_sidebar(folder: str, environment: dict[str, str]) -> None:
         page.screenshot(path=str(IMAGES / "sidebar.png"))
 
 
+def picture_explorer(folder: str, theme: str, environment: dict[str, str]) -> None:
+    """Save the picture of an explorer whose panel shows the values of one column."""
+    path = Path(folder, "explore.ipynb")
+    connect = "%load_ext odps_nb\n%odps connect -o odps"
+    cells = [nbformat.v4.new_code_cell(source) for source in (connect, EXPLORE)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    metadata = {"kernelspec": kernel}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
+    with open_notebook(path, theme=theme, env=environment, width=1100) as page:
+        if errors := run_all(page)["errors"]:
+            raise SystemExit(f"the explorer fails in JupyterLab: {errors}")
+        view = page.locator(".odps-x-described")
+        view.get_by_text("sample of").wait_for()
+        page.set_viewport_size({"width": 1100, "height": 1200})
+        page.locator(".odps-x-ends", has_text="shipped").click()
+        page.get_by_role("dialog").locator(".odps-x-row").first.wait_for()
+        page.wait_for_timeout(500)  # for the layout of the larger page
+        crop(page, IMAGES / f"explore-{theme}.png", "odps.table", "odps.table")
+
+
 def main() -> None:
     BUILD.mkdir(exist_ok=True)
     IMAGES.mkdir(exist_ok=True)
     with service_environment() as environment, tempfile.TemporaryDirectory() as folder:
         picture_sidebar(folder, environment)
         for theme in ("light", "dark"):
+            picture_explorer(folder, theme, environment)
             copy = Path(shutil.copy(NOTEBOOK, folder))
             with open_notebook(copy, theme=theme, env=environment, width=1100) as page:
                 state = run_all(page)

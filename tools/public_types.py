@@ -1,8 +1,8 @@
-"""Check that every public name has a complete type on which all type checkers agree.
+"""Check that every public name has a type that all type checkers infer in the same way.
 
-``make typed``. Runs ``pyright --verifytypes`` in a separate environment below ``.venv``
-(pyright brings its own Node). Fails if a symbol outside `INTERNAL` has an unknown or partially
-unknown type, or one that type checkers could infer differently.
+``make typed`` runs ``pyright --verifytypes`` in a separate environment below ``.venv`` (pyright
+includes its own Node) and fails for each symbol outside of `INTERNAL` whose type is unknown or
+partially unknown, or which checkers could infer differently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / ".venv" / "pyright"
 PYRIGHT = "pyright[nodejs]==1.1.414"
-# Internal packages, and classes whose bases (of Spark, pandas, pyarrow) have no types. The bases of
+# Internal packages, and classes whose bases (of Spark, pandas, pyarrow) have no types. The bases in
 # odps_nb.torch are classes of torch, which is not installed here.
 INTERNAL = (
     *("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source."),
@@ -28,7 +28,7 @@ INTERNAL = (
 
 
 def ensure() -> Path:
-    """Return the path of pyright in a separate environment; install it if missing."""
+    """Return the pyright of the separate environment; install it if it is missing."""
     program = HOME / "bin" / "pyright"
     if not program.exists():
         subprocess.run([sys.executable, "-m", "venv", str(HOME)], check=True)
@@ -38,10 +38,10 @@ def ensure() -> Path:
 
 
 def report(program: Path) -> dict[str, Any]:
-    """Return pyright's report on the package in this checkout."""
+    """Return pyright's report about the package in this checkout."""
     words = ["--verifytypes", "odps_nb", "--ignoreexternal", "--outputjson"]
     command = [str(program), "--pythonpath", sys.executable, *words]
-    # exits with 1 if any type is unknown, even in internal packages
+    # exits with 1 if anything is unknown, also in internal packages
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -55,7 +55,7 @@ def report(program: Path) -> dict[str, Any]:
 
 
 def incomplete(found: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return the number of public symbols, and those without a complete type."""
+    """Return the number of public symbols, and those whose type is not fully known."""
     public = [one for one in found["symbols"] if not one["name"].startswith(INTERNAL)]
     bad = [one["name"] for one in public if not one["isTypeKnown"] or one["isTypeAmbiguous"]]
     return len(public), sorted(bad)
@@ -67,7 +67,9 @@ def main() -> int:
         print(f"not fully typed: {name}")
     share = 100 * (count - len(bad)) / max(count, 1)
     print(f"{share:.1f}% of {count:,} public symbols have a known type")
-    return 1 if bad or count < 1000 else 0  # fewer symbols: pyright did not find the package
+    return (
+        1 if bad or count < 1000 else 0
+    )  # fewer symbols mean that pyright did not find the package
 
 
 if __name__ == "__main__":

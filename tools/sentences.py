@@ -1,4 +1,4 @@
-"""Draw random sentences from the project, to judge how clear its language is.
+"""Draw random sentences of the project, to judge how clear its language is.
 
     python tools/sentences.py --seed 7 --count 300
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import random
 import re
 import tokenize
@@ -18,10 +19,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARES = {"docstring": 0.5, "page": 0.35, "message": 0.15}
-#: End of a sentence: punctuation before a space and a capital letter, a digit or a code span.
+#: The end of a sentence: punctuation before a space and a capital letter, a digit or a code span.
 _END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*0-9])")
 _CODE = re.compile(r"\\[\w(]|\(\?|^<|[{};]$")
-#: Directives to linters in comments.
+#: What a comment says to a tool.
 _LINTERS = re.compile(r"(noqa|type: ignore|pragma)[^#]*#?\s*")
 _WORDS = re.compile(r"[A-Za-z]{2,}")
 
@@ -65,7 +66,7 @@ def docstrings(path: Path) -> Iterator[Sentence]:
 
 
 def messages(path: Path) -> Iterator[Sentence]:
-    """Yield strings of a module that look like sentences: messages, hints, texts on screen."""
+    """Yield the strings of a module that look like sentences: messages, hints, texts on screen."""
     tree = ast.parse(path.read_text("utf-8"))
     docs = {
         id(node.body[0].value)
@@ -99,8 +100,11 @@ def messages(path: Path) -> Iterator[Sentence]:
 
 
 def pages(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a page, without its code blocks, table rules and headings."""
+    """Yield the sentences of a page or notebook, without code blocks, table rules and headings."""
     text = path.read_text("utf-8")
+    if path.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
     blank = lambda match: "\n" * match[0].count("\n")  # noqa: E731  # keeps line numbers
     text = re.sub(r"^```.*?^```$|<!--.*?-->", blank, text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -118,7 +122,8 @@ def every() -> Iterator[tuple[str, str, int, str]]:
         for kind, line, sentence in (*docstrings(path), *messages(path)):
             yield kind, str(path.relative_to(ROOT)), line, sentence
     names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-    for path in [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]:
+    found = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    for path in [*(ROOT / name for name in names), *found]:
         for kind, line, sentence in pages(path):
             yield kind, str(path.relative_to(ROOT)), line, sentence
 

@@ -1,7 +1,7 @@
 """Set up the checkout: ``.venv`` with the project, Java for Spark, Chromium for browser tests.
 
-The Makefile runs this with the machine's ``python3``, so it only uses the standard library. A stamp
-in ``.venv`` records what was installed, so that a run without changes is fast.
+The Makefile runs it with the machine's ``python3``, so it uses only the standard library. It is
+fast if nothing has changed: a stamp file in ``.venv`` records the installation.
 
     python3 tools/setup.py EXTRA [--java] [--chromium]
 """
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 JAVA_PACKAGE = "openjdk-17-jre-headless"
-# Extras contained in each extra: installing the larger one satisfies the smaller.
+# Extras that contain others: installing the larger one includes the smaller one.
 CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",), "docs": ("docs", "lab")}
 
 
@@ -41,7 +41,7 @@ def fingerprint() -> str:
 
 
 def ensure_venv(extra: str) -> None:
-    """Create ``.venv`` and install the project with ``extra``, unless that was done already."""
+    """Create ``.venv`` and install the project with ``extra``, unless it is installed already."""
     wanted = fingerprint()
     if any(is_stamped(name, wanted) for name, parts in CONTAINS.items() if extra in parts):
         return
@@ -61,13 +61,13 @@ def ensure_venv(extra: str) -> None:
             "-e",
             f"{ROOT}[{extra}]",
         ],
-        "pip could not install the project; see the lines above",
+        "pip could not install the project; the lines above say why",
     )
     (VENV / f".installed-{extra}").write_text(wanted)
 
 
 def link_labextension() -> None:
-    """Let JupyterLab in ``.venv`` load this checkout's extension, which ``pip -e`` omits."""
+    """Link this checkout's extension into ``.venv`` for JupyterLab; ``pip -e`` omits it."""
     place = VENV / "share" / "jupyter" / "labextensions" / "odps-nb"
     target = ROOT / "labextensions" / "odps-nb"
     if place.is_symlink() or not place.exists():
@@ -106,7 +106,7 @@ def java_version(java: Path) -> int:
 
 
 def find_java() -> Path | None:
-    """Find Java 17 or newer: in JAVA_HOME, in PATH, then in Debian's folders."""
+    """Find Java 17 or newer in JAVA_HOME, PATH, or Debian's folders."""
     places = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
     on_path = shutil.which("java")
     places += [Path(on_path)] if on_path else []
@@ -115,7 +115,7 @@ def find_java() -> Path | None:
 
 
 def apt_install(*packages: str) -> bool:
-    """Install Debian packages if this user has the rights; print one line about it."""
+    """Install Debian packages if this user may; print one line about it."""
     if not shutil.which("apt-get"):
         return False
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -151,7 +151,7 @@ def ensure_java() -> None:
     if find_java() is None and not (apt_install(JAVA_PACKAGE) and find_java()):
         stop(
             "Spark needs Java 17 or newer and none was found: install "
-            f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then retry"
+            f"{JAVA_PACKAGE} (or any JRE of version 17 or newer) and set JAVA_HOME, then try again"
         )
 
 
@@ -161,7 +161,7 @@ def ensure_chromium() -> None:
     ) and not apt_install("chromium"):
         stop(
             "the browser tests need Chromium and none was found: "
-            "install Debian's chromium, then retry"
+            "install Debian's chromium, then try again"
         )
 
 

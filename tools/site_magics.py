@@ -1,4 +1,4 @@
-"""Sphinx directives that document every ``%odps`` subcommand and setting from their code."""
+"""A Sphinx directive that documents every ``%odps`` subcommand from its argument parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.notebook.magics.magics import OdpsMagics
 
 
 def spelled(action: argparse.Action) -> str:
-    """Return an argument as users type it: ``-n N, --limit N``."""
+    """Return an argument as a user types it: ``-n N, --limit N``."""
     name = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
     if not action.option_strings:
         return f"`{name}`"
@@ -25,12 +25,12 @@ def spelled(action: argparse.Action) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape characters that Markdown would interpret as markup."""
+    """Escape characters that are markup in Markdown."""
     return re.sub(r"([\\`*_\[\]<>{}|#~$])", r"\\\1", text)
 
 
 def page_of(command: Command) -> str:
-    """Return the description of a subcommand in Markdown."""
+    """Return the section about a subcommand, in Markdown."""
     parser = parser_of(command.run)
     usage, _, _ = command.help().partition("\n\n")
     text = inspect.cleandoc(str(parser.description))
@@ -40,7 +40,7 @@ def page_of(command: Command) -> str:
 
 
 class OdpsMagicsDirective(SphinxDirective):
-    """Inserts a section for each subcommand: its syntax, description and arguments."""
+    """One section per subcommand: usage, description, arguments."""
 
     def run(self) -> list[nodes.Node]:
         found: list[nodes.Node] = []
@@ -54,7 +54,7 @@ class OdpsMagicsDirective(SphinxDirective):
 
 
 class OdpsSettingsDirective(SphinxDirective):
-    """Inserts the settings of ``%config OdpsMagics``, with their defaults."""
+    """The settings of ``%config OdpsMagics``, with their defaults."""
 
     def run(self) -> list[nodes.Node]:
         items = [

@@ -1,7 +1,7 @@
-"""Stages the site's pages: docs/, the pages at the top of the checkout, the notebooks.
+"""Stage the pages of the site: docs/, the pages at the top of the checkout, the notebooks.
 
-The sources contain links for a code host; staging rewrites them to the same target in the site:
-another page, a notebook's page, or the file itself as a download.
+In the sources, links are written for a code host. Here they are rewritten to the same target in
+the site: another page, the page of a notebook, or the file itself as a download.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-# files at the top of the checkout that are pages of the site, with their names there
+# files at the top of the checkout that are pages of the site, and their names there
 TOP = {
     name: f"project/{name.lower()}"
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -30,7 +30,7 @@ _FOLDERS = ("decisions", "howto", "tutorials")
 
 
 def stage(target: Path, notebooks: dict[str, Path]) -> None:
-    """Rebuild ``target`` with every page; ``notebooks`` maps names to the files to show."""
+    """Recreate ``target`` with every page; ``notebooks`` maps names to the files to show."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for path in sorted(DOCS.rglob("*")):
@@ -55,18 +55,18 @@ def stage(target: Path, notebooks: dict[str, Path]) -> None:
 
 
 def page(name: str, target: Path) -> str:
-    """Return the text of a page for the site; ``name`` is its path in the checkout."""
+    """Return the text of a page, given by its path in the checkout, for the site."""
     text = with_site_links((ROOT / name).read_text(encoding="utf-8"), name, target)
     parts = Path(name).parts
     if parts[-1] == "index.md" and parts[-2] in _FOLDERS and "{toctree}" not in text:
         text += _TOCTREE
-    if parts[:2] == ("docs", "results"):  # reachable by links only, not in the navigation
+    if parts[:2] == ("docs", "results"):  # reachable by links, not in the navigation
         text = _ORPHAN + text
     return text
 
 
 def with_site_links(text: str, name: str, target: Path) -> str:
-    """Return the Markdown of ``name`` with links into the site; code is unchanged."""
+    """Return the Markdown of ``name`` with links rewritten for the site, except in code."""
     inside, lines = "", []
     for line in text.splitlines():
         fence = _FENCE.match(line)
@@ -74,7 +74,7 @@ def with_site_links(text: str, name: str, target: Path) -> str:
             inside = fence[2]
         elif fence and line.strip() == inside:
             inside = ""
-        if not inside:  # pages do not load pictures from other hosts
+        if not inside:  # pages load no external pictures
             line = _BADGE.sub("", line)
             line = _LINK.sub(lambda found: relinked(found, name, target), line)
         lines.append(line)
@@ -82,7 +82,7 @@ def with_site_links(text: str, name: str, target: Path) -> str:
 
 
 def staged_name(name: str) -> str | None:
-    """Return the staged name of a path in the checkout, or ``None`` if it is not staged."""
+    """Return the path of a file of the checkout among the staged pages, or None."""
     if name in TOP:
         return TOP[name]
     if name.startswith("notebooks/") and name.endswith(".ipynb"):

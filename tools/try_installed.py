@@ -1,4 +1,4 @@
-"""Test an installed odps_nb: write and read a table, then run the code of the quickstart."""
+"""Test an installed odps_nb: write and read a table, then run the quickstart notebook."""
 
 from __future__ import annotations
 

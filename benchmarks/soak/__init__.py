@@ -1,1 +1,1 @@
-"""An hour of mixed work in one Jupyter kernel, and whether anything of it grows: `make soak`."""
+"""An hour of mixed work in one Jupyter kernel, to detect leaks: `make soak`."""

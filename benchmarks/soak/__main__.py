@@ -1,6 +1,6 @@
 """Run it: ``python -m benchmarks.soak --minutes 60`` or ``--rounds 9``; `make soak`.
 
-Prints what was held in each third of the run; fails if something of it grew.
+Prints the figures of each third of the run; fails if one of them grew.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odps_nb.local.server.launch import LocalService, start
 
 __all__ = ["main", "soak"]
 
-_ROUNDS = 4  # from one look at the figures to the next, in a run of minutes
+_ROUNDS = 4  # seconds between samples, in a run limited by minutes
 
 
 def main() -> int:
-    """Run it and return the exit status."""
+    """Run the soak test and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rounds", type=int, help="rounds, in place of minutes")
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def report(taken: list[Figures], done: Counter[str], seconds: float) -> list[str]:
-    """Print the table and return what grew."""
+    """Print the table and return the figures that grew."""
     print(f"\n{taken[-1]['round']:.0f} rounds in {seconds / 60:.0f} minutes:", end=" ")
     print(", ".join(f"{name} {count}" for name, count in done.items()))
     print(f"\n{table(taken)}\n")
@@ -63,7 +63,7 @@ def soak(
     done: Counter[str],
     jobs: dict[Job, int] | None = None,
 ) -> Iterator[Figures]:
-    """Play rounds in a kernel of its own and give the figures after every few of them.
+    """Run rounds in a separate kernel and yield the figures after every few of them.
 
     ``rounds`` is how many, with figures after each; ``None``: for so many minutes.
     """

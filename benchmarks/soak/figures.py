@@ -1,4 +1,4 @@
-"""What a process holds, asked of the system and of the kernel itself."""
+"""Resources of a process, as reported by the system and by the kernel itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ del _soak_probe
 
 
 def take(front: Front, service_pid: int, folders: dict[str, Path]) -> dict[str, float]:
-    """Return the figures of now, by name; those of bytes end in ``bytes``."""
+    """Return the current figures by name; names of byte figures end with ``bytes``."""
     found: dict[str, float] = {"at": time.time()}
     found |= {f"kernel {name}": value for name, value in json.loads(front.run(_PROBE)).items()}
     kernel, service = psutil.Process(front.pid), psutil.Process(service_pid)

@@ -1,4 +1,4 @@
-"""A real kernel, driven as a browser drives it: cells, interrupts, and messages of widgets."""
+"""A real kernel, used like a browser uses it: cells, interrupts, and messages of widgets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jupyter_client.manager import KernelManager
 
 __all__ = ["CellError", "Front"]
 
-TIMEOUT = 180.0  # seconds without what is waited for: a hang
+TIMEOUT = 180.0  # seconds without the expected message that count as a hang
 
 
 class CellError(Exception):
-    """A cell raised what was not expected of it; the traceback of the kernel."""
+    """A cell raised an unexpected error; contains the traceback of the kernel."""
 
 
 class Front:
-    """Runs cells in a kernel and plays the browser's part of its widgets."""
+    """Runs cells in a kernel and acts as the browser side of its widgets."""
 
     def __init__(self, environment: Mapping[str, str], folder: str) -> None:
         self._manager = KernelManager(kernel_name="python3")
@@ -27,7 +27,7 @@ class Front:
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=TIMEOUT)
-        self.opened: list[str] = []  # widgets of ours that the current cell has opened
+        self.opened: list[str] = []  # our widgets that the current cell has opened
         self._said: list[tuple[str, Mapping[str, Any]]] = []
         provisioner: Any = self._manager.provisioner
         self.pid: int = provisioner.pid
@@ -49,10 +49,10 @@ class Front:
         error: str = "",
         on_output: Callable[[Mapping[str, Any]], None] = lambda content: None,
     ) -> str:
-        """Run a cell; return what it printed.
+        """Run a cell; return its output.
 
-        ``error`` is the name of the error that it must end with. IPython's own history of cells and
-        results is left out of it, since that grows by design.
+        ``error`` is the name of the error that it must end with. The cell is not stored
+        in IPython's history, which grows by design.
         """
         self.opened.clear()
         self._said.clear()
@@ -82,7 +82,7 @@ class Front:
         until: Sequence[str] = (),
         buffers: Sequence[bytes] = (),
     ) -> list[Mapping[str, Any]]:
-        """Send a widget a message; return what it said, when all kinds of ``until`` have come."""
+        """Message a widget; return its messages when all kinds of ``until`` have arrived."""
         self._said.clear()
         content = {"comm_id": widget, "data": {"method": "custom", "content": message}}
         session, socket = self._client.session, self._client.shell_channel.socket
@@ -95,13 +95,13 @@ class Front:
         return [said for one, said in self._said if one == widget]
 
     def hear(self, widget: str) -> list[Mapping[str, Any]]:
-        """Wait for the next message of the kernel; return what the widget said by it, if so."""
+        """Wait for the next message of the kernel; return the widget's message in it, if any."""
         self._said.clear()
         self._heard()
         return [said for one, said in self._said if one == widget]
 
     def _heard(self) -> Mapping[str, Any]:
-        """Return the next message of the kernel; remember what its widgets say."""
+        """Return the next message of the kernel; record the messages of its widgets."""
         try:
             message: Mapping[str, Any] = self._client.get_iopub_msg(timeout=TIMEOUT)
         except Empty:

@@ -1,7 +1,7 @@
-"""Whether a figure grows: the median of the last third of a run beside that of the third before.
+"""Detect growth: compare the median of the last third of a run with that of the second third.
 
-Figures rise while caches fill, pools get their threads and libraries are imported; so the first
-third counts for nothing. After it, what is repeated must not leave anything behind.
+Figures rise while caches fill, pools create threads and libraries are imported, so the first third
+is ignored. After it, repeated work must not leave anything behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOUNDS: Mapping[str, float] = {
     "kernel uss bytes": 64 * _MIB,
     "service uss bytes": 128 * _MIB,
     "jvm uss bytes": 64 * _MIB,
-    "jvm threads": 40,  # of Spark's pools, which end after a minute without work
+    "jvm threads": 40,  # of Spark's pools, which end after an idle minute
     "threads": 4,
     "file descriptors": 16,
     "sockets": 12,
@@ -55,7 +55,7 @@ def _names(taken: Sequence[Figures]) -> list[str]:
 
 
 def grown(taken: Sequence[Figures]) -> list[str]:
-    """Return what grew by more than its bound, in words; needs three figures at least."""
+    """Return a sentence for each figure that grew by more than its limit; needs three samples."""
     if len(taken) < 3:
         raise ValueError(f"{len(taken)} figures have no thirds")
     found = []

@@ -1,4 +1,4 @@
-"""What the kernel is made to do, round after round."""
+"""The work that the kernel does in each round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def misbehave(*rules):
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 """
 
-# A kernel that is ended takes its Java with it, which then leaves its temporary files.
+# Stop Java first: if it ends together with the kernel, it leaves temporary files.
 END = """
 if "spark" in globals():
     gateway = spark.sparkContext._gateway
@@ -37,7 +37,7 @@ if "spark" in globals():
 
 
 def read_pandas(front: Front, _: int) -> None:
-    """Filtered rows, by the magic, with its card."""
+    """Read filtered rows with the magic and its card."""
     front.run(
         '%odps read orders -p ds=2024-01-01 -c id,amount,status -w "quantity >= 9" -o df\n'
         "assert len(df) > 1000; del df"
@@ -45,7 +45,7 @@ def read_pandas(front: Front, _: int) -> None:
 
 
 def read_arrow(front: Front, _: int) -> None:
-    """A limit, all types, and a partition as batches, left early."""
+    """Read with a limit, all types, and a partition as batches, which end early."""
     front.run(
         "rows = odps.table('orders').read(['id', 'status'], limit=20_000).to_arrow()\n"
         "assert rows.num_rows == 20_000\n"
@@ -58,7 +58,7 @@ def read_arrow(front: Front, _: int) -> None:
 
 
 def interrupt_read(front: Front, _: int) -> None:
-    """The stop button in the middle of a read whose splits stall."""
+    """Interrupt a read whose splits stall."""
     pressed: list[bool] = []
 
     def press(data: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def interrupt_read(front: Front, _: int) -> None:
 
 
 def cancel_background(front: Front, _: int) -> None:
-    """A read in the background, cancelled by its handle when rows have come."""
+    """Cancel a background read by its handle after rows have arrived."""
     front.run("misbehave(STALL)")
     front.run("%odps read orders --all --bg -o handle")
     front.run(
@@ -89,7 +89,7 @@ def cancel_background(front: Front, _: int) -> None:
 
 
 def gallery(front: Front, turn: int) -> None:
-    """A gallery: tiles, one enlarged, a choice, closed."""
+    """Open a gallery: tiles, one enlarged, a selection; then close it."""
     front.run("shown = odps.table('media').blobs('content')\ndisplay(shown)")
     (widget,) = front.opened
     front.tell(widget, {"do": "ready"}, until=["gallery"])
@@ -99,7 +99,7 @@ def gallery(front: Front, turn: int) -> None:
 
 
 def explorer(front: Front, turn: int) -> None:
-    """An explorer: pages, a search, the profile; closed."""
+    """Open an explorer: pages, a search, the profile; then close it."""
     front.run("shown = odps.table('orders').explore()\ndisplay(shown)")
     (widget,) = front.opened
     front.tell(widget, {"do": "ready"}, until=["table", "page", "profile"])
@@ -110,14 +110,14 @@ def explorer(front: Front, turn: int) -> None:
 
 
 def uploader(front: Front, turn: int) -> None:
-    """Two files through a file picker, into a table of their own."""
+    """Write two files with a file picker into a new table."""
     files = {"a.txt": b"text " * 1000, "b.bin": bytes(range(256)) * 4096}
     front.run(f"shown = odps.table('picked_{turn % 3}').upload()\ndisplay(shown)")
     (widget,) = front.opened
     front.tell(widget, {"do": "ready"}, until=["ready"])
     listed = [{"name": name, "size": len(data), "modified": 1.7e12} for name, data in files.items()]
     said = front.tell(widget, {"do": "upload", "run": 1, "files": listed}, until=["want"])
-    # both are small: each is one piece, and all are asked for at once
+    # both are small: each is one piece, and all are requested at once
     wanted = [one for one in said if one["kind"] == "want"]
     while len(wanted) < len(files):
         wanted += [one for one in front.hear(widget) if one["kind"] == "want"]
@@ -132,7 +132,7 @@ def uploader(front: Front, turn: int) -> None:
 
 
 def write(front: Front, _: int) -> None:
-    """A table made, appended to, overwritten, changed by key; dropped."""
+    """Create a table, append to it, overwrite it, update it by key, and drop it."""
     front.run(
         "frame = pd.DataFrame({'id': range(50_000), 'name': ['some text'] * 50_000})\n"
         "made = odps.create_table('soak_rows', frame)\n"
@@ -150,7 +150,7 @@ def write(front: Front, _: int) -> None:
 
 
 def blobs(front: Front, _: int) -> None:
-    """Blobs as files and back, one that seeks."""
+    """Save blobs as files and write them back; read one that is seekable."""
     front.run(
         "import os, shutil, zipfile\n"
         "column = odps.table('media').read(['name', 'content'], limit=20).to_pandas()\n"
@@ -167,13 +167,13 @@ def blobs(front: Front, _: int) -> None:
 
 
 def sql(front: Front, _: int) -> None:
-    """A query by the magic, and one by the connection."""
+    """Run a query with the magic, and one with the connection."""
     front.run("%%odps sql -o found\nselect status, count(*) n from orders group by status")
     front.run("odps.sql('select max(id) m from orders').to_pandas()\ndel found")
 
 
 def errors(front: Front, _: int) -> None:
-    """What goes wrong in a day: a name, a filter, a query, an answer that breaks."""
+    """Cause common errors: a wrong name, filter and query, and a broken response."""
     front.run("odps.table('no_such_table').read().to_pandas()", error="NotFoundError")
     front.run("%odps read orders -w 'nothing = 1' -o df", error="ArgumentError")
     front.run("odps.sql('selekt 1').to_pandas()", error="InvalidRequestError")
@@ -186,7 +186,7 @@ def errors(front: Front, _: int) -> None:
 
 
 def reconnect(front: Front, _: int) -> None:
-    """The connection of the magics made anew, and one of a block."""
+    """Reconnect the magics, and connect in a ``with`` block."""
     front.run(
         "odps = %odps connect\n"
         "with odps_nb.connect() as other:\n"
@@ -196,7 +196,7 @@ def reconnect(front: Front, _: int) -> None:
 
 
 def engines(front: Front, _: int) -> None:
-    """DuckDB over a table."""
+    """Query a table with DuckDB."""
     front.run(
         "import duckdb\n"
         "rows = odps.table('orders').dataset()\n"
@@ -207,7 +207,7 @@ def engines(front: Front, _: int) -> None:
 
 
 def spark(front: Front, _: int) -> None:
-    """A read, a query and a write of the one Spark session."""
+    """Read and write with one Spark session."""
     front.run(
         "if 'spark' not in globals():\n"
         "    spark = odps_nb.spark.session('local[2]', spark_driver_memory='1g')\n"
@@ -225,7 +225,7 @@ def spark(front: Front, _: int) -> None:
 
 
 def spark_anew(front: Front, _: int) -> None:
-    """The Spark session stopped, and one made in the same JVM."""
+    """Stop the Spark session, and create a new one in the same JVM."""
     front.run("spark.stop()\ndel spark")
     spark(front, 0)
 
@@ -247,11 +247,11 @@ DONE_BY: Mapping[Job, int] = {
     spark: 3,
     spark_anew: 30,
 }
-"""Each job, and in every how many rounds it is done; all of them in the first."""
+"""Each job, and the interval in rounds; all jobs run in the first round."""
 
 
 def play(front: Front, turn: int, jobs: Mapping[Job, int]) -> Counter[str]:
-    """Do a round of these jobs; return which were done."""
+    """Run a round of these jobs; return their names."""
     done = Counter[str]()
     for job, every in jobs.items():
         if turn % every == 0:

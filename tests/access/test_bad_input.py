@@ -126,7 +126,7 @@ def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
         "",
     ],
 )
-def test_a_table_name_with_injection_in_it_reaches_nobody(odps, name):
+def test_a_table_name_with_an_injection_is_never_sent(odps, name):
     for use in (odps.table, lambda n: odps.drop_table(n, if_exists=True)):
         with pytest.raises(ArgumentError, match="name"):
             use(name)
@@ -135,7 +135,7 @@ def test_a_table_name_with_injection_in_it_reaches_nobody(odps, name):
     assert "orders" in odps.tables()
 
 
-def test_a_column_with_injection_in_it_reaches_nobody(odps, new_name):
+def test_a_column_name_with_an_injection_is_never_sent(odps, new_name):
     name = new_name("inj")
     evil = pa.schema([("a` bigint); drop table orders; --", pa.int64())])
     with pytest.raises(ArgumentError, match="not a valid column name"):
@@ -402,7 +402,7 @@ def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, 
     assert rows_in(blobs) == 0
 
 
-def test_what_stands_beside_a_nested_blob_is_checked_before_anything_is_sent(blobs):
+def test_the_siblings_of_a_nested_blob_are_checked_before_anything_is_sent(blobs):
     for bad in ({"n": 999, "b": b"x"}, {"n": "x", "b": b"x"}, {"zz": 1}):
         with pytest.raises(ConversionError, match=r"many\[1\]"):
             blobs.write(pd.DataFrame({"id": [1, 2], "many": [[], [bad]]}))

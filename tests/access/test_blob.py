@@ -1,4 +1,4 @@
-"""Handles of blobs: what costs a request, what is verified, how they look and are saved."""
+"""Handles of blobs: which calls send requests, what is verified, display and saving."""
 
 import pickle
 

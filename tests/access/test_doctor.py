@@ -1,4 +1,4 @@
-"""The doctor: every check says what it found, and what is wrong says what to do."""
+"""The doctor: every check reports its result, and every problem has a hint."""
 
 import socket
 import time
@@ -41,7 +41,7 @@ def test_what_is_not_ok_says_what_to_do(profile):
         assert check.ok or check.to_do
 
 
-def test_an_endpoint_where_nobody_listens():
+def test_an_endpoint_without_a_server():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -76,7 +76,7 @@ def test_everything_works_through_a_proxy(service, near, trusted, new_name, monk
     assert {host for _, host in proxy.asked} == {"odps.example"}
 
 
-def test_a_server_that_nobody_vouches_for_is_asked_once(service, near, authority, caplog):
+def test_a_server_with_an_untrusted_certificate_gets_one_request(service, near, authority, caplog):
     caplog.set_level(logging.DEBUG)
     with (
         TlsFront(near, server_context(authority)) as front,

@@ -211,7 +211,7 @@ class AlwaysOverflows(Recorder):
 
 
 @pytest.mark.parametrize(("unit", "reads"), [(None, 2), ("us", 1), ("ns", 1)])
-def test_an_overflow_of_microseconds_is_told_once(
+def test_an_overflow_of_microseconds_is_reported_once(
     odps: Connection, refused: Table, unit: str | None, reads: int
 ) -> None:
     """Evidence 152: nothing says that microseconds always help."""

@@ -161,7 +161,7 @@ def test_a_condition_that_microseconds_cannot_compare_is_refused(table: Table) -
         scan.to_arrow()
 
 
-def test_another_snapshot_does_not_follow_what_was_told(table: Table) -> None:
+def test_another_snapshot_does_not_continue_an_earlier_one(table: Table) -> None:
     scan = table.read()
     assert scan.row_count == ROWS
     table.write(rows(3), progress=False)

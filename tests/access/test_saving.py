@@ -128,7 +128,7 @@ def test_another_file_is_never_overwritten_unasked(tmp_path):
     assert target.read_bytes() == b"new"
 
 
-def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
+def test_a_file_that_appears_in_the_meantime_is_not_overwritten(tmp_path):
     target = tmp_path / "a.bin"
 
     def chunks():

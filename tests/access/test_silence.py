@@ -99,7 +99,7 @@ def test_false_is_silence_everywhere(every_use, told: Told) -> None:
         assert told.started == 0, name
 
 
-def test_a_listener_is_told_of_everything(every_use, told: Told) -> None:
+def test_a_listener_receives_every_event(every_use, told: Told) -> None:
     """The uses above do something that could have been seen."""
     for name, use in every_use.items():
         mine = Told()

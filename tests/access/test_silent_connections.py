@@ -215,7 +215,7 @@ def test_a_host_that_does_not_answer_is_given_up_in_time():
                 one.close()
 
 
-def test_a_wrong_sts_token_is_told_apart_from_a_wrong_key(odps):
+def test_a_wrong_sts_token_is_distinguished_from_a_wrong_key(odps):
     profile = odps.profile
     facts: dict[str, Any] = {
         "endpoint": profile.endpoint,

@@ -1,4 +1,4 @@
-"""Tables and partitions that are there, emptied, added and dropped; projects and schemas."""
+"""Existing, emptied, added and dropped tables and partitions; projects and schemas."""
 
 from __future__ import annotations
 

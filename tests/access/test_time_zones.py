@@ -1,4 +1,4 @@
-"""The zone of a connection: where it is said, and that every road of a table knows it."""
+"""The time zone of a connection: how it is set, and that every way to use a table honours it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
     assert plain == [last - dt.timedelta(hours=8), MOMENT]
 
 
-def test_times_beside_blobs_are_meant_in_the_zone_too(zoned, odps, new_name):
+def test_times_in_rows_with_blobs_are_interpreted_in_the_time_zone_too(zoned, odps, new_name):
     columns = "d datetime, pages array<struct<at:timestamp,wall:timestamp_ntz,image:blob>>"
     table = zoned.create_table(new_name("pages"), columns)
     for at in (CLOCK, AWARE):

@@ -161,7 +161,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(cache):
     assert keep(cache, 1, 20_000)
 
 
-def test_an_error_of_who_gives_the_bytes_leaves_nothing(cache):
+def test_an_error_of_the_source_of_bytes_leaves_nothing_behind(cache):
     def broken():
         yield b"some"
         raise KeyboardInterrupt

@@ -288,7 +288,7 @@ def test_projects_and_schemas_are_known(entry: ODPS, local: LocalService) -> Non
     assert [schema.name for schema in entry.list_schemas()] == ["default"]
 
 
-def test_a_wrong_key_is_told_from_a_wrong_name(local: LocalService) -> None:
+def test_a_wrong_key_is_distinguished_from_a_wrong_name(local: LocalService) -> None:
     wrong = ODPS(local.access_id, "wrong", project=local.project, endpoint=local.endpoint)
     with pytest.raises(errors.SignatureNotMatch):
         wrong.get_table("x").reload()

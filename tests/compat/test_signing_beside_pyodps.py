@@ -1,4 +1,4 @@
-"""Our signatures beside those of the stock client, for requests that neither of us chose."""
+"""Our signatures compared with those of the stock client, for random requests."""
 
 from __future__ import annotations
 

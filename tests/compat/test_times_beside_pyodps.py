@@ -1,4 +1,4 @@
-"""A time written by the stock client is the same instant here, and back, in three zones.
+"""Times written by the stock client are the same instants here, and back, in three time zones.
 
 The stock client means and shows local time of its process (``TZ``) where a connection of ours is
 told that zone; its newer module ``odps.maxstorage`` means UTC, as a connection without one does.

@@ -1,4 +1,4 @@
-"""Bytes as pictures, arrays, text and tables: what is good, what lies, what is too large.
+"""Bytes as pictures, arrays, text and tables: valid, mislabelled and oversized content.
 
 Tables and pictures are converted here and in the parser process, with the same result or error.
 """

@@ -352,7 +352,7 @@ def test_keys_of_an_index_keep_every_digit(name):
     assert sorted(keys) == sorted(Decimal(one) for one in expected)
 
 
-def test_a_float_key_that_is_rounded_to_join_exact_keys_is_told():
+def test_a_float_key_that_is_rounded_to_join_exact_keys_is_reported():
     left = cents().dropna().set_index("s")
     with pytest.warns(OdpsNbWarning, match="rounded to 2 decimal places"):
         left.join(pd.DataFrame({"q": [1]}, index=[1 / 3]), how="outer")

@@ -1,4 +1,4 @@
-"""Decimals become the nearest float64, and float64 counts as exact only if it gives them back."""
+"""Decimals become the nearest float64, which counts as exact only if it converts back."""
 
 from __future__ import annotations
 

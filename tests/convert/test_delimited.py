@@ -95,7 +95,7 @@ def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
     assert found["f3"].to_pylist()[4] == 15
 
 
-def test_a_ragged_line_behind_those_that_are_looked_at_is_told_too():
+def test_a_ragged_line_after_the_checked_lines_is_reported_too():
     text = "a,b\n" + "1,2\n" * 40 + "3\n4,5\n"
     assert shape_in_tile(text) == (42, 2)
     assert "line 42 has 1 field, the first line 2" in tile(Value(text.encode())).notes[0]

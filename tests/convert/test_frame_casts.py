@@ -1,4 +1,4 @@
-"""`dtypes=`: a column gets the dtype that was asked for, and no value may change."""
+"""`dtypes=`: a column gets the requested dtype, and no value changes."""
 
 import datetime as dt
 from decimal import Decimal

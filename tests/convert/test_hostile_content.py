@@ -1,4 +1,4 @@
-"""Files that were made to end the process that converts them, or to fill its memory."""
+"""Malicious files that try to crash the converting process or to exhaust its memory."""
 
 import io
 import struct

@@ -138,7 +138,7 @@ def test_a_frame_keeps_no_memory_of_columns_that_were_converted():
 
 
 @pytest.mark.parametrize("rows", [None, 0, 3, 10**15, -1])
-def test_the_number_of_rows_may_be_told_wrong(rows, monkeypatch):
+def test_the_announced_number_of_rows_may_be_wrong(rows, monkeypatch):
     monkeypatch.setattr(frame_columns, "_FIRST_ROWS", 2)
     values = {
         "number": pa.array([1, 2, 3, None] * 50),

@@ -1,4 +1,4 @@
-"""The hostile files of the tests, and the peak memory that each takes.
+"""The malicious files of the tests, and the peak memory that each needs.
 
     python -m tests.corpora.hostile [NAME …]    prints the peaks of each as JSON
 

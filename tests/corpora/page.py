@@ -29,8 +29,8 @@ address, the number of an error or the repr of an object into a text.
 
 ## Formats
 
-- **compared**: another library read the same: Pillow (pictures), pandas (CSV and TSV), pyarrow
-  (Parquet, Arrow), fastavro (rows in tiles), numpy (arrays).
+- **compared**: another library reads the same values: Pillow (pictures), pandas (CSV and TSV),
+  pyarrow (Parquet, Arrow), fastavro (rows in tiles), numpy (arrays).
 - **right**: shown, and no comparison differs.
 - **refused**: the tile says why; most of these files are damaged on purpose. "too": the other
   library refuses it as well.
@@ -46,11 +46,11 @@ texts of chardet's samples ({share:.0%}), in {encodings} encodings. {rest}
 
 """
 _MEMORY = """
-## Memory of hostile files
+## Memory of malicious files
 
-Peak of resident memory above what the process had before, in MB; for the parser process with the
-pages of libraries that it touches, and with a dash where it was not asked, or ended from outside.
-The bound of the kernel is twice the blob, and the longest answer of the parser, and a tile; the
+Peak of resident memory above the memory before the job, in MB. For the parser process it includes
+pages of libraries that it touches; a dash means that it was not used, or was ended from outside.
+The bound of the kernel is twice the blob, plus the longest response of the parser, plus a tile; the
 bound of the parser process is its limit (`Limits.memory`), for conversions the one that
 `blob_conversion` computes.
 

@@ -1,4 +1,4 @@
-"""What a hostile file takes of the memory of the kernel and of the parser process."""
+"""Memory of the kernel and of the parser process for malicious files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""CHAR(n) as the real service gives it: padded with blanks to n characters."""
+"""CHAR(n) as the real service sends it: padded with blanks to n characters."""
 
 from __future__ import annotations
 

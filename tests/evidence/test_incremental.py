@@ -279,7 +279,7 @@ def test_a_truncated_table_is_refused_not_guessed(changed: Keyed) -> None:
     assert changed.rows("cdc", 6) == [(7, "7", INSERT)]
 
 
-def test_an_overwrite_is_told_row_by_row(changed: Keyed) -> None:
+def test_an_overwrite_is_reported_row_by_row(changed: Keyed) -> None:
     """No live test overwrites: what it comes to is told as changes (docs/open-questions.md)."""
     changed.peer.sql(f"INSERT OVERWRITE TABLE {changed.name} VALUES (1, '4'), (9, '9');")
     assert changed.rows("cdc", 5) == [(1, "3", BEFORE), (1, "4", AFTER), (9, "9", INSERT)]

@@ -1,4 +1,4 @@
-"""Results of SQL as the real service gives them, with and without a session."""
+"""Results of SQL as the real service sends them, with and without a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was once seen of a service is what the embedded service does.
+"""The embedded service responds as recorded in reports of the probe.
 
 Each file of ``recorded`` is the ``probe.json`` of a run of ``odps-nb probe``. Its questions are
 asked again, and whatever was seen must be seen again. A report of a real account that is put there

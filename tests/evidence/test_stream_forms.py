@@ -1,4 +1,4 @@
-"""The forms that columns of a read are sent in, and that no road of the client shows them."""
+"""All forms in which columns of a read are sent, none of which is visible to users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random conditions give the rows that DuckDB gives, and those of an evaluator in plain Python.
+"""Random conditions give the same rows as DuckDB and as an evaluator in plain Python.
 
 The grammar of ``where=`` over all types, nulls and extremes. A failure prints seed and condition;
 ``make explore`` tries other seeds, and more of them.

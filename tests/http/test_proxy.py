@@ -1,4 +1,4 @@
-"""Through a proxy of the environment all is as without one; its password is nobody's business."""
+"""Requests through a proxy of the environment work as without one; its password is never shown."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_server_that_is_slow_to_greet_is_waited_for(transport, trusted, throug
             assert answer.read() == b"here I am"
 
 
-def test_the_proxy_is_told_who_asks(transport, far, through):
+def test_the_proxy_receives_credentials(transport, far, through):
     scheme, start = far
     with (
         start(answers(b"x")) as peer,
@@ -152,7 +152,7 @@ def test_loopback_and_what_no_proxy_names_are_asked_directly(transport, through,
 # -- stopping -----------------------------------------------------------------------------------
 
 
-def test_an_abort_wakes_who_waits_for_the_proxy(transport, monkeypatch):
+def test_an_abort_wakes_a_thread_that_waits_for_the_proxy(transport, monkeypatch):
     stop = Abort()
 
     def script(line: Line) -> None:

@@ -112,6 +112,6 @@ def test_the_policy_shows_itself():
     assert repr(RetryPolicy(max_attempts=3)).startswith("RetryPolicy(max_attempts=3, ")
 
 
-def test_one_try_is_one_try_even_when_nobody_listens():
+def test_one_attempt_is_one_attempt_even_if_the_connection_is_refused():
     once = RetryPolicy(max_attempts=1)
     assert once.decide(1, ConnectError("no"), idempotent=True, elapsed=0.0) is None

@@ -143,7 +143,7 @@ def test_a_peer_that_takes_nothing_is_a_timeout(transport, tls):
 
 
 @pytest.mark.parametrize("head", [b"", b"12345"])
-def test_an_abort_wakes_who_waits_for_an_answer_or_a_body(transport, tls, head):
+def test_an_abort_wakes_a_thread_that_waits_for_a_response_or_a_body(transport, tls, head):
     stop = Abort()
 
     def script(line: Line) -> None:
@@ -157,7 +157,7 @@ def test_an_abort_wakes_who_waits_for_an_answer_or_a_body(transport, tls, head):
         ask(transport, peer.url, read_timeout=60.0, abort=stop).read()
 
 
-def test_an_abort_wakes_who_waits_inside_the_handshake(transport):
+def test_an_abort_wakes_a_thread_in_the_handshake(transport):
     stop = Abort()
 
     def script(line: Line) -> None:
@@ -175,7 +175,7 @@ def test_an_abort_wakes_who_waits_inside_the_handshake(transport):
         )
 
 
-def test_an_abort_wakes_who_sends_to_a_full_pipe(transport, tls):
+def test_an_abort_wakes_a_thread_that_sends_to_a_full_pipe(transport, tls):
     stop = Abort()
 
     def script(line: Line) -> None:
@@ -195,7 +195,7 @@ def test_an_abort_wakes_who_sends_to_a_full_pipe(transport, tls):
 # -- trust --------------------------------------------------------------------------------------
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(transport, authority):
+def test_an_untrusted_certificate_is_refused_with_a_hint(transport, authority):
     with (
         Peer(answers(b"x"), tls=server_context(authority)) as peer,
         pytest.raises(CertificateError, match="is not trusted") as caught,

@@ -213,7 +213,7 @@ def test_silence_inside_the_body_is_a_timeout(transport):
             answer.read(5)
 
 
-def test_nobody_listening_is_a_connect_error_that_may_be_repeated(transport):
+def test_a_refused_connection_is_a_connect_error_that_may_be_retried(transport):
     with refused() as url, pytest.raises(ConnectError, match="refuses the connection") as caught:
         ask(transport, url)
     assert caught.value.request_sent is False

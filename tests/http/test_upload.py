@@ -193,7 +193,7 @@ def test_no_answer_to_a_whole_body_is_an_error(transport):
     assert peer.seen[0].whole
 
 
-def test_nobody_listening_reaches_the_writer(transport):
+def test_a_refused_connection_is_raised_in_the_writer(transport):
     with refused() as url, begin(transport, url) as upload, pytest.raises(ConnectError):
         upload.finish()
 

@@ -22,7 +22,7 @@ def pair():
     theirs.close()
 
 
-def test_a_signal_that_wakes_nobody_is_noticed():
+def test_a_signal_that_wakes_no_thread_is_detected():
     def script(line: Line) -> None:
         line.request()
         # Marks the signal as pending for the main thread, which the kernel does not wake for it.

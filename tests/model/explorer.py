@@ -1,4 +1,4 @@
-"""Runs our own client code in all orders: who goes on, which answer is lost, who dies.
+"""Runs our own client code in all orders of events: scheduling, lost responses, crashes.
 
 Actors are greenlets. Each stops where it sends a request; the explorer then chooses what happens:
 it is answered, or there is no answer (and the request may arrive later, or never), or the actor

@@ -1,4 +1,4 @@
-"""Who takes part in a history, and what must be true at its end.
+"""The actors of a history, and the conditions that must hold at its end.
 
 The rows of every scenario are `VALUES`. At the end of each history, whatever arrived late or not at
 all, they are in the table once if somebody was told that they are; and if somebody was told that

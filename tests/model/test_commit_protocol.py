@@ -1,4 +1,4 @@
-"""Every order of events in which rows could be lost or doubled, tried with our own code.
+"""Model checking: our own code in every order of events that could lose or duplicate rows.
 
 `SCENARIOS` within their bounds: no history ends wrong. Each safeguard that is taken out gives one
 that does, which the embedded service plays again, row for row.

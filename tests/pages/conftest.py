@@ -1,4 +1,4 @@
-"""An empty home for the code of pages; ``connect("local")`` gives the service of this run."""
+"""An empty home for the code of pages; ``connect("local")`` returns the service of this run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of ``docs/howto``: every block runs, and what comes out is what the page shows.
+"""The pages of ``docs/howto``: every block runs, and its output is the one on the page.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
 """

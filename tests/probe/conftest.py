@@ -1,4 +1,4 @@
-"""A service of its own, and a prober that speaks to it over real sockets."""
+"""A separate service, and a prober that uses it over real sockets."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
     assert 0 < len(document["findings"]) < len(QUESTIONS)
 
 
-def test_the_page_about_it_runs_as_it_stands(
+def test_the_page_about_it_runs_unchanged(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (block,) = blocks(repo / "docs/open-questions.md", "sh")

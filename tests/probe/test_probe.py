@@ -135,7 +135,7 @@ def test_a_killed_run_is_tidied_up_by_the_next(profile: Profile) -> None:
         assert tables(profile, "killed") == []
 
 
-def test_a_table_of_somebody_is_left_alone(profile: Profile) -> None:
+def test_a_table_of_another_user_is_not_changed(profile: Profile) -> None:
     name = f"own{time.monotonic_ns()}"
     with StorageClient(profile) as storage:
         run_sql(storage, f"CREATE TABLE {name}_into (a bigint);")

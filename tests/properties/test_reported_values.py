@@ -1,4 +1,4 @@
-"""Values that users reported as changed or refused, each with what has to happen.
+"""Values that users reported as changed or rejected, each with the expected result.
 
 The properties of this folder draw these kinds as well; here they stand by themselves.
 """
@@ -268,7 +268,7 @@ def test_columns_without_values_are_nulls(
 
 @pytest.mark.parametrize("mark", [pd.NaT, NAT, np.datetime64("NaT", "ns"), pd.NA, np.nan, None])
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
-def test_a_null_beside_a_far_year_is_a_null(make: Make, kind: str, mark: Any) -> None:
+def test_a_null_in_a_column_with_a_far_year_is_a_null(make: Make, kind: str, mark: Any) -> None:
     table = make(kind)
     table.write(column(FAR, mark))
     last, null = read(table, "us").to_pylist()

@@ -1,4 +1,4 @@
-"""A table that is made for some data holds each of its values as it is."""
+"""A table that is created for some data stores each of its values unchanged."""
 
 from __future__ import annotations
 

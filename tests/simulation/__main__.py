@@ -1,4 +1,4 @@
-"""Plays seeds, and tells how many in a second: ``python -m tests.simulation 0-20000``, or one."""
+"""Run seeds, and print the rate: ``python -m tests.simulation 0-20000``, or a single seed."""
 
 from __future__ import annotations
 

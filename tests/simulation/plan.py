@@ -1,4 +1,4 @@
-"""What happens in one history: all of it comes from one seed, and can be made less of.
+"""The events of one history: generated from one seed, and reducible.
 
 The faults and the delays are kept by number (of the exchange, of the wait), so that a plan with
 some of them taken out is a plan again: that is how a failing one is shrunk.

@@ -1,4 +1,4 @@
-"""A world with a clock of its own: whoever waits, waits in it, and the next one goes on.
+"""A simulated world with a virtual clock, in which actors wait and are scheduled.
 
 An actor is a greenlet that runs code of ours. What would be a thread is one, too. The world takes
 the place of `tests.model.explorer.History`, so that the scenarios of tests/model run in it as well.

@@ -1,4 +1,4 @@
-"""Run by ``test_connect``: every road through Spark Connect, first with a server of its own.
+"""Run by ``test_connect``: all functions through Spark Connect, first with a separate server.
 
 Prints one JSON document. Processes of their own, since a process is a client of Connect or has a
 Spark of its own, never both. Called again with the URL of the server, it is a client of that.

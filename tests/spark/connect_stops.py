@@ -1,4 +1,4 @@
-"""Used by ``connect_job``: what is stopped over Spark Connect, and what is told of it meanwhile."""
+"""Used by ``connect_job``: cancelling over Spark Connect, and its progress messages."""
 
 from __future__ import annotations
 

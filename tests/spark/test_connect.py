@@ -55,7 +55,9 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.mark.spark
 @pytest.mark.nightly
 @pytest.mark.parametrize("who", ["own", "client"])
-def test_every_road_goes_through_a_server(told: dict[str, Any], odps: Connection, who: str) -> None:
+def test_every_request_goes_through_a_server(
+    told: dict[str, Any], odps: Connection, who: str
+) -> None:
     """The client has no Java, and its address comes from SPARK_REMOTE."""
     seen = told[who]
     assert seen["kind"] == "pyspark.sql.connect.session"
@@ -85,7 +87,7 @@ def test_settings_reach_the_session_and_an_active_one_is_reused(told: dict[str, 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_of_settings_that_a_started_server_refuses_only_those_of_the_person_are_told(
+def test_of_settings_that_a_started_server_refuses_only_those_of_the_user_are_reported(
     told: dict[str, Any],
 ) -> None:
     named = ("spark.driver.memory", "spark.eventLog.enabled", "spark.eventLog.compress")

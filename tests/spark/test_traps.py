@@ -1,4 +1,4 @@
-"""What Spark is known to do wrong with tables of others, held right here on every version.
+"""Known mistakes of Spark with tables of other sources, which odps_nb avoids in every version.
 
 Each test is a case that has cost somebody an evening (wrong rows without an error, or a driver
 that ran out of memory), and most of them hold for both front ends.

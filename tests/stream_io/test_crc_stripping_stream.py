@@ -87,7 +87,9 @@ def test_large_reads_and_reads_of_unknown_size_give_the_same() -> None:
     assert stream.read() == payload[100 + len(target) :]
 
 
-def test_a_body_in_memory_is_read_from_where_it_stands_and_left_where_reading_ended() -> None:
+def test_a_body_in_memory_is_read_from_its_position_which_then_moves_to_the_end_of_the_read() -> (
+    None
+):
     raw = io.BytesIO(b"head" + encode_blocks(b"hello"))
     raw.seek(4)
     stream = CrcStrippingStream(raw)
@@ -113,7 +115,7 @@ def test_read1_gives_what_is_ready_after_one_look() -> None:
     assert len(stream.read1(100_000)) == BLOCK_SIZE - 10
 
 
-def test_it_is_a_file_for_those_who_know_files() -> None:
+def test_it_is_a_file_for_libraries_that_read_files() -> None:
     text = b"first line\nsecond line\n"
     with CrcStrippingStream(encode_blocks(text)) as stream:
         assert stream.readable()

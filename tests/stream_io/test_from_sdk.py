@@ -1,4 +1,4 @@
-"""What users of the SDK's stream_io wrote, on our classes: it works, or says what to write.
+"""Code for the SDK's stream_io on our classes: it works, or the error says what to write.
 
 The first part is the older SDK's own client with our streams in it, in a process of its own,
 against the embedded service; the second what that client does not do, one thing a test.

@@ -1,4 +1,4 @@
-"""The body of an answer over real sockets: whole or an error, freed when closed."""
+"""The body of a response over real sockets: complete or an error, freed when closed."""
 
 import io
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Random conditions, each written for odps_nb and for DuckDB, and computed in plain Python.
+"""Random conditions, each written for odps_nb and for DuckDB, and evaluated in plain Python.
 
 A condition is made once as a `Made`: two texts and a function of a row that gives True, False or
 None. The function is the slow and obvious meaning; it knows nothing of either library.

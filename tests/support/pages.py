@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages: found, run in order as they stand, beside what the page shows.
+"""Find the code blocks of Markdown pages, run them in order, and compare their output.
 
 ``python -m tests.support.pages docs/howto/errors.md`` runs a page as a stranger would, in an empty
 folder and with an empty home; with ``--write`` it puts what came into the page.

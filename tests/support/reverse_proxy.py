@@ -1,4 +1,4 @@
-"""A reverse proxy on the loopback: shows its owner what clients send, and what is answered.
+"""A reverse proxy on loopback that records requests and responses.
 
 Speaks HTTP/1.1 with keep-alive and chunked bodies; passes everything on unchanged, so that
 signatures stay valid (the host is not signed). Standard library only.

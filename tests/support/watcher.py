@@ -1,4 +1,4 @@
-"""A listener of a read, for tests of what it is told."""
+"""A listener of a read, for tests of the events that it receives."""
 
 from __future__ import annotations
 

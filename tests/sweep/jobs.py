@@ -1,4 +1,4 @@
-"""What is done while one exchange is broken, and what must be true afterwards.
+"""The jobs that run while one exchange is broken, and the conditions that must hold afterwards.
 
 A job makes its place (a table of its own) by a client that nobody troubles, runs with one that is
 troubled, and is looked at by the first again. What a job returns is compared; where it raised, what

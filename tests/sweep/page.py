@@ -37,28 +37,28 @@ _LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i", WRONG: "**w**", C
 _HEAD = """# Every single fault
 
 Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
-with the service, at its second, and so on until none was left to break; where an answer can break
-in several places (in its head, at each message of an Arrow stream and inside each), in each of
-them. The service was the embedded one, over sockets.
+with the service, at its second exchange, and so on up to the last one. If a response can break in
+several places (in its headers, at each message of an Arrow stream and inside each), the fault is
+tried in each of them. The service was the embedded one, over sockets.
 
-A cell says how many runs there were, and how those ended that did not give the right result:
+A cell shows the number of runs, and the outcome of those that did not return the right result:
 
 - **e**: a typed error, and nothing is changed
-- **d**: a typed error that says that the commit or statement may have been done
-  (`error.in_doubt`), or that the new table is left; all of it is there, or nothing
-- **i**: interrupted by Ctrl-C, and all of it is there, or nothing
-- **–**: there is no such thing: a job that writes no file sees no full disk
+- **d**: a typed error that says that the commit or statement may have been executed
+  (`error.in_doubt`), or that the new table remains; either everything is visible or nothing
+- **i**: interrupted by Ctrl-C; either everything is visible or nothing
+- **–**: not applicable: a job that writes no file cannot meet a full disk
 
-A run that ends in any other way (a row lost, a row twice, half a commit, an error without a type,
-a success that is none) fails its test, and then this page is not written.
+A run with any other outcome (a lost or duplicated row, a partial commit, an untyped error, a wrong
+success) fails its test, and then this page is not written.
 
 The last rows are of the stock pyodps {peer}, with its own retries and no delay between them. It was
 not sent faults that last until a client has waited. There, **e** is any exception, and there is
 also **w**: success, and rows or bytes are missing, wrong or doubled; **c**: an exception, though
 the rows are there.
 
-Rows of a table have no checksum on the wire: nobody can see that a value inside a row is damaged.
-What is flipped here are envelopes of messages, documents, and blobs.
+Rows of a table have no checksum in the protocol, so damage to a value inside a row cannot be
+detected. Bits are flipped only in message headers, documents, and blobs.
 
 """
 

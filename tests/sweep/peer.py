@@ -1,4 +1,4 @@
-"""The same faults for the stock pyodps, as far as its API reaches; nothing is asked of it.
+"""The same faults for the stock pyodps, as far as its API allows; its results are only recorded.
 
     python -m tests.sweep.peer FILE
 

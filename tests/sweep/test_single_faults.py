@@ -1,4 +1,4 @@
-"""Each job with each fault at its first exchange, its second, … until none is left to break.
+"""Each job with each fault at its first exchange, its second, … until there is none left.
 
 What may come of it: the right result; a typed error, and nothing is changed; or a typed error that
 says that the commit may have been made, and then all or nothing is changed. ``make sweep`` writes

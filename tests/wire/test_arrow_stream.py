@@ -302,7 +302,7 @@ def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, 
         watch(changed(batch, old, new))
 
 
-def test_a_compressed_buffer_has_room_for_its_promise() -> None:
+def test_a_compressed_buffer_has_space_for_its_declared_size() -> None:
     batch = zeros(1000)
     stream = ipc(batch, compression="zstd")
     (place,) = promises_of(stream)
@@ -328,7 +328,7 @@ def test_a_vector_that_leaves_its_message_is_refused() -> None:
         watch(changed(batch, pack("<Iqq", 1, 3, 0), pack("<Iqq", 1 << 28, 3, 0)))
 
 
-def test_the_compression_of_old_writers_is_refused_since_it_stands_elsewhere() -> None:
+def test_the_compression_of_old_writers_is_refused_since_its_field_is_different() -> None:
     old = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
     for metadata in (None, {"ARROW:experimental_compression": "zstd"}):
         sink = pa.BufferOutputStream()

@@ -173,7 +173,7 @@ def test_a_tail_of_four_bytes_or_less_is_truncation(left: int) -> None:
     assert (caught.value.offset, caught.value.actual) == (STORED_SIZE, left)
 
 
-def test_a_bad_tail_is_called_cut_or_damaged_for_nobody_can_tell() -> None:
+def test_a_bad_tail_is_called_cut_or_damaged_because_both_are_possible() -> None:
     with pytest.raises(DamagedTailError) as caught:
         decode(b"hellO" + encode_blocks(b"hello")[5:])
     error = caught.value

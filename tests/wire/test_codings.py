@@ -269,7 +269,7 @@ def test_http_names_go_both_ways() -> None:
         from_http_name("gzip")
 
 
-def test_magic_numbers_are_told_apart() -> None:
+def test_magic_numbers_are_distinguished() -> None:
     assert sniff(HELLO_ZSTD) is Compression.ZSTD
     assert sniff(memoryview(HELLO_LZ4)) is Compression.LZ4
     assert sniff(b"\xff\xff\xff\xff") is None

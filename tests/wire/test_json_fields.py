@@ -115,12 +115,12 @@ def test_truth_may_be_spelled_as_text(value: object, expected: bool) -> None:
         ("mapping", [], "is a list where an object"),
     ],
 )
-def test_ill_typed_member_is_told(getter: str, value: object, problem: str) -> None:
+def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) -> None:
     with pytest.raises(FramingError, match=f"^document: a.* {problem}"):
         getattr(fields(a=value), getter)("a")
 
 
-def test_ill_typed_truth_is_told() -> None:
+def test_ill_typed_truth_is_reported() -> None:
     with pytest.raises(FramingError, match="where true or false is expected"):
         fields(a="yes").boolean("a", default=False)
 

@@ -309,7 +309,7 @@ def test_bare_decimal_is_written_without_precision() -> None:
         ({"Type": 17, "SubTypes": [4]}, "is a number where an object"),
     ],
 )
-def test_bad_nested_type_is_told(members: dict[str, Any], problem: str) -> None:
+def test_bad_nested_type_is_reported(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(FramingError, match=problem):
         decode_nested({"DataColumns": [column(MemberName="a", **members)]})
 
@@ -322,7 +322,7 @@ def test_bad_nested_type_is_told(members: dict[str, Any], problem: str) -> None:
         ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
     ],
 )
-def test_bad_flat_column_is_told(members: dict[str, Any], problem: str) -> None:
+def test_bad_flat_column_is_reported(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(FramingError, match=problem):
         decode_flat({"DataColumns": [members]})
 

@@ -338,7 +338,7 @@ def test_no_secret_is_in_the_repr_and_none_is_pickled() -> None:
 @pytest.mark.parametrize(
     "name", ["access_id", "access_key", "sts_token", "bearer_token", "region", "app_id", "app_key"]
 )
-def test_pasted_white_space_is_told_without_the_secret(name: str, value: str) -> None:
+def test_pasted_white_space_is_reported_without_the_secret(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} contains characters") as caught:
         Credentials(**{name: value})
     assert caught.value.option == name
@@ -355,7 +355,7 @@ def test_temporary_key_needs_its_token(given_token: str | None) -> None:
     assert (caught.value.status, caught.value.code) == (401, "Unauthorized")
 
 
-def test_token_that_nobody_gave_out_is_refused() -> None:
+def test_a_token_that_was_not_issued_is_refused() -> None:
     with pytest.raises(AccessDeniedError):
         check(request_headers() | {"authorization-sts-token": ""})
 
@@ -400,7 +400,7 @@ def test_clock_may_be_off_by_fifteen_minutes(shift: float) -> None:
 
 
 @pytest.mark.parametrize("shift", [-86400, -901, 901, 10**9])
-def test_clock_further_off_is_told_in_numbers(shift: float) -> None:
+def test_clock_further_off_is_reported_in_numbers(shift: float) -> None:
     with pytest.raises(AccessDeniedError) as caught:
         check(request_headers(), now=NOW + shift)
     assert (caught.value.status, caught.value.code) == (403, "RequestTimeTooSkewed")
@@ -425,7 +425,7 @@ def test_odd_date_is_skewed_even_if_it_is_signed_well(date: str) -> None:
     assert caught.value.code == "RequestTimeTooSkewed"
 
 
-def test_wrong_key_is_told_before_a_wrong_clock() -> None:
+def test_wrong_key_is_reported_before_a_wrong_clock() -> None:
     headers = request_headers() | {"Authorization": f"ODPS {ACCESS_ID}:AAAA"}
     with pytest.raises(AccessDeniedError) as caught:
         check(headers, now=NOW + 10**6)

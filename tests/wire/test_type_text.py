@@ -196,7 +196,7 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
         ("array<'x'>", "expected a type"),
     ],
 )
-def test_bad_text_is_told_with_its_place(text: str, problem: str) -> None:
+def test_bad_text_is_reported_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem) as caught:
         parse_type(text)
     assert caught.value.hint
@@ -261,7 +261,7 @@ def test_column_list_with_everything() -> None:
         ("id bigint default 3", "expected the end"),
     ],
 )
-def test_bad_column_list_is_told_with_its_place(text: str, problem: str) -> None:
+def test_bad_column_list_is_reported_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         parse_columns(text)
 

@@ -227,7 +227,7 @@ def test_a_column_of_polars_finds_its_rows(zoned, column):
         assert asker(odps, table, way)(f"{column} in (:x)", x=last) == [3, 4]
 
 
-def test_a_local_time_that_clocks_show_twice_is_told_apart(profile, new_name):
+def test_a_local_time_that_clocks_show_twice_is_distinguished(profile, new_name):
     with odps_nb.connect(profile, timezone="America/New_York") as odps:
         table = odps.create_table(new_name("fall"), "id bigint, ts timestamp")
         hours = pd.to_datetime(["2024-11-03T05:30", "2024-11-03T06:30"], utc=True)

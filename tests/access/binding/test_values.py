@@ -1,4 +1,4 @@
-"""What becomes of single values, before any text is made of them."""
+"""Conversion of single bound values, before SQL text is created from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A blob as a file that seeks: what libraries make of it, what is fetched, what is kept on disk."""
+"""A blob as a seekable file: use by libraries, fetched bytes, and the cache on disk."""
 
 import io
 import os
@@ -182,7 +182,7 @@ def test_threads_share_a_file(blobs, content):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # of Python 3.12
-def test_a_forked_child_is_told_to_open_its_own(blobs, content):
+def test_the_error_in_a_forked_child_says_to_open_a_new_one(blobs, content):
     with blobs[0].open(seek=True, cache=False) as file:
         file.read(9 * MIB)
         child = os.fork()
@@ -286,7 +286,7 @@ def test_a_second_open_costs_no_request(blobs, content, asked, cache):
     assert list(cache.iterdir()) == []  # what was not read whole is not kept
 
 
-def test_nothing_is_kept_by_who_does_not_want_it(odps, blobs, cache):
+def test_the_cache_is_not_used_when_it_is_off(odps, blobs, cache):
     with again(odps.profile) as fresh:
         blob = fresh.blob(blobs[1].reference)
         with blob.open(seek=True, cache=False) as file, blob.open() as stream:

@@ -52,7 +52,9 @@ def contents(odps: Connection, column: pd.Series) -> list[bytes | None]:
     return [None if one is None else odps.blob(one).bytes() for one in column]
 
 
-def test_a_frame_shows_what_its_blobs_are_and_asks_nobody(odps: Connection, name: str) -> None:
+def test_a_frame_shows_known_facts_of_its_blobs_without_a_request(
+    odps: Connection, name: str
+) -> None:
     with odps_nb.connect(odps.profile) as other:
         frame = other.table(name).read().to_pandas().sort_values("id", ignore_index=True)
         before = repr(frame)

@@ -169,7 +169,7 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
     assert caught.value.notes[-1] == "blob 0 of the references"
 
 
-def test_files_that_are_there_stay_unless_told_otherwise(odps, hostile, tmp_path):
+def test_existing_files_are_kept_unless_overwrite_is_set(odps, hostile, tmp_path):
     same = [hostile[n] for n in (11, 12, 14)]  # same.txt, same.txt, same-2.txt
     (tmp_path / "same.txt").write_text("old")
     (tmp_path / "same-3.txt").mkdir()
@@ -264,7 +264,7 @@ def test_what_is_named_again_is_fetched_once(tmp_path):
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_cut_in_the_middle_goes_on_at_the_blob_that_failed(tmp_path, trouble, share):
+def test_a_cut_in_the_middle_resumes_at_the_blob_that_failed(tmp_path, trouble, share):
     with scripted(trouble(share), serve) as (fetch, service):
         paths = save(fetch, range(40), tmp_path)
     assert [path.read_bytes() for path in paths] == [content(n) for n in range(40)]
@@ -288,7 +288,7 @@ def test_a_damage_that_stays_leaves_whole_files_and_no_half_one(tmp_path):
         assert path.read_bytes() == content(int(path.stem))
 
 
-def test_an_unknown_reference_says_where_it_stands(tmp_path):
+def test_an_unknown_reference_is_reported_with_its_position(tmp_path):
     with scripted() as (fetch, _), pytest.raises(NotFoundError) as caught:
         save(fetch, [3, None, 3, 1234, 5], tmp_path)
     assert "blob 3 of the references" in caught.value.notes

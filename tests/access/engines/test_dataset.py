@@ -1,4 +1,4 @@
-"""`table.dataset()`: what is moved for a query, and what users of pyarrow datasets expect."""
+"""`table.dataset()`: the data that a query transfers, and what users of pyarrow datasets expect."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_a_null_in_whole_numbers_is_said_and_in_floats_is_nan(odps, new_name):
 
 
 @pytest.mark.parametrize("where", [None, "id % 3 = 0"])
-def test_an_epoch_goes_on_at_any_row(numbered, where):
+def test_an_epoch_resumes_at_any_row(numbered, where):
     scan = numbered.read(["id"], where=where)
     whole = ids(epochs(scan).pass_over(1, 2))
     running = epochs(scan)
@@ -204,7 +204,7 @@ def test_a_state_reads_the_snapshot_of_its_session_as_long_as_that_lasts(odps, n
     odps.drop_table(table.name)
 
 
-def test_after_its_session_an_epoch_goes_on_with_another_one_over_the_same_rows():
+def test_after_its_session_expires_an_epoch_continues_with_another_one_over_the_same_rows():
     with misbehaving() as odps:
         table = odps.create_table("few", "id bigint")
         table.write(pa.table({"id": range(ROWS)}))
@@ -238,7 +238,7 @@ def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overw
     odps.drop_table(table.name)
 
 
-def test_another_partition_may_change_meanwhile(odps, new_name):
+def test_another_partition_may_change_in_the_meantime(odps, new_name):
     table = odps.create_table(new_name("beside"), "id bigint", partitioned_by="ds string")
     table.write(pa.table({"id": [1, 2, 3]}), partition="ds=1")
     running = epochs(table.read(["id"], partitions="ds=1"))

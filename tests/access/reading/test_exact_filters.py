@@ -1,4 +1,4 @@
-"""`where=` through the service, which leaves out blocks at most: every front end gives exact rows.
+"""`where=` through the service, which only skips blocks: every front end returns exact rows.
 
 Random conditions over a table of several blocks beside DuckDB; then limits, bytes, columns that
 only the condition needs, breaks of the line, and splits.

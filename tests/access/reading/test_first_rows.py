@@ -1,4 +1,4 @@
-"""`Table.head`: one request where a preview tells the rows, a short read where it cannot.
+"""`Table.head`: one request if a preview has the rows, otherwise a short read.
 
 And read sessions that another process goes on with by their id.
 """
@@ -140,7 +140,7 @@ def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
     odps.drop_table(table.name)
 
 
-def test_columns_that_were_added_meanwhile_are_shown(odps, new_name):
+def test_columns_that_were_added_in_the_meantime_are_shown(odps, new_name):
     table = odps.create_table(new_name("grown"), "id bigint")
     table.write(pa.table({"id": [1]}))
     assert list(table.head(1)) == ["id"]

@@ -1,4 +1,4 @@
-"""`Table.read(since=…, until=…, changes=…)`: what came after a version or a moment."""
+"""`Table.read(since=…, until=…, changes=…)`: the rows after a version or a time."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_what_is_asked_of_the_service() -> None:
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
-def test_an_operation_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_operation_is_an_error() -> None:
     batch = pa.record_batch({"id": [1, 2], "__meta_op_type": pa.array([2, 64], pa.int8())})
     with pytest.raises(FramingError, match="unknown operation code 64"):
         in_words(batch)

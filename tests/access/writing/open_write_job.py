@@ -1,4 +1,4 @@
-"""A process of `test_open_write`: told what to do and answering as pickles, in hexadecimals.
+"""A process of `test_open_write`: receives commands and returns results as pickles in hexadecimal.
 
 It shares nothing with who asks, like a worker on another machine.
 """

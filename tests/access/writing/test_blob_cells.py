@@ -1,4 +1,4 @@
-"""BLOB cells: where they are in a row, what they may hold, and what is said about the rest."""
+"""BLOB cells: their positions in a row, accepted values, and errors for other values."""
 
 import io
 from pathlib import Path

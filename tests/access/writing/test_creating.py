@@ -1,4 +1,4 @@
-"""A new table from the rows that are to be written to it: types, partitions, nothing half made."""
+"""A new table from the rows to be written: types, partitions, and no partial tables."""
 
 from __future__ import annotations
 

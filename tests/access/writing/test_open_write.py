@@ -204,7 +204,7 @@ def test_closing_a_connection_leaves_a_detached_session(
     assert ids(table) == [1]
 
 
-def test_a_stream_gathers_rows_until_it_is_told(table: Table) -> None:
+def test_a_stream_buffers_rows_until_it_is_flushed(table: Table) -> None:
     with table.open_write() as session:
         with session.open_stream("one") as stream:
             assert [stream.write(rows(1)), stream.write(rows(2, 3))] == [1, 2]
@@ -270,7 +270,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
     assert odps.blob(found["photo"].iloc[0]).bytes() == b"one"
 
 
-def test_wrong_use_is_told(odps: Connection, table: Table) -> None:
+def test_wrong_use_is_reported(odps: Connection, table: Table) -> None:
     with pytest.raises((SessionExpiredError, NotFoundError)):
         table.open_write(session_id="0" * 32)
     with table.open_write() as session:

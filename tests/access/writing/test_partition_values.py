@@ -1,4 +1,4 @@
-"""A write reaches the partition that it names, or none: whatever stands in its value.
+"""A write reaches exactly the partition that it names, whatever its value contains.
 
 One table holds a partition of each value, made by SQL on the service. What a request can name is
 written, read and replaced by every road; what it cannot is refused before anything is sent.
@@ -139,7 +139,7 @@ def travelled(odps: Connection) -> Iterator[Table]:
 
 
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
-def test_each_road_replaces_only_what_it_names(
+def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
     travelled: Table, road: Callable[[Table, str, int], None]
 ) -> None:
     expected = state(travelled)

@@ -1,4 +1,4 @@
-"""A folder whose upload ended early: the same call goes on, and every file is there once."""
+"""An interrupted upload of a folder: the same call resumes it, and every file is written once."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_call_that_ended_after_its_commit_is_not_repeated(
     assert contents(odps, name) == here(folder)
 
 
-def test_a_commit_that_nobody_knows_of_is_not_guessed(
+def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     odps: Connection, other: Connection, asked: Asked, new_name: Name, folder: Path, state: Path
 ) -> None:
     name = new_name("unknown")
@@ -253,7 +253,7 @@ def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
     assert contents(odps, name) == here(folder)
 
 
-def test_a_commit_that_failed_is_asked_for_again_and_nothing_is_sent_anew(
+def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     odps: Connection,
     other: Connection,
     asked: Asked,

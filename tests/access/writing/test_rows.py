@@ -300,7 +300,7 @@ def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
     odps.drop_table(name)
 
 
-def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_goes_on(table: Table) -> None:
+def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_continues(table: Table) -> None:
     numbers = pl.LazyFrame({"id": range(100_000)})
     halves = numbers.select(pl.col("id") / 2)
     with pytest.raises(ConversionError, match=r"id\[1\] = 0\.5"):

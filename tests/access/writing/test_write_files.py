@@ -115,7 +115,7 @@ def test_a_table_that_is_there_gets_the_columns_it_has(
         odps.table(new_name("none")).write_files(folder, create=False)
 
 
-def test_links_pipes_and_what_is_not_there_are_told_before_anything_is_written(
+def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     odps: Connection, new_name: Name, folder: Path, tmp_path: Path
 ) -> None:
     name = new_name("never")
@@ -162,7 +162,7 @@ class Totals:
         self.end = snapshot
 
 
-def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
+def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
     odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(head: bytes, size: int, name: str) -> str:
@@ -229,7 +229,7 @@ CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_ano
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])
-def test_a_file_that_becomes_something_else_meanwhile_is_never_committed(
+def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(
     odps: Connection,
     new_name: Name,
     folder: Path,

@@ -121,7 +121,7 @@ def test_without_a_profile_the_id_may_come_from_the_keyring_too(use, write):
     assert (profile.access_id, profile.access_key) == ("me", SECRET)
 
 
-def test_the_key_of_somebody_else_is_never_taken(use, write):
+def test_the_key_of_another_user_is_never_used(use, write):
     drawer = use(Drawer())
     drawer.set_password("odps_nb", "somebody", SECRET)
     with pytest.raises(ConfigError, match="access_key is not known") as caught:

@@ -1,4 +1,4 @@
-"""Profiles: which source wins, what is refused, and that no secret is ever shown."""
+"""Profiles: precedence of sources, rejected settings, and that no secret is ever shown."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Blobs that are looked at: heads and first bytes in few requests, and no more than is wanted."""
+"""First bytes of blobs in few requests, without transferring more than needed."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_small_blobs_come_with_their_heads_in_one_request(count):
     assert asked_refs(service) == [list(range(count)) if count > 1 else [0, 0]]
 
 
-def test_what_nobody_looks_at_is_not_asked_for():
+def test_tiles_out_of_view_are_not_requested():
     with looked_at(references(3)) as (found, service):
         assert all("not asked for" in repr(glance) for glance in found)
         assert service.seen == []
 
 
-def test_a_large_blob_is_left_where_it_was_and_the_others_are_asked_for_anew():
+def test_a_large_blob_is_skipped_and_the_others_are_requested_again():
     with looked_at([reference(n) for n in (5, LARGE, 3, 4)]) as (found, service):
         assert next(found).open().read() == content(5)
         large = next(found).open()
@@ -73,7 +73,7 @@ def test_a_large_blob_is_left_where_it_was_and_the_others_are_asked_for_anew():
     assert asked_refs(service) == [[5, LARGE, 3, 4], [3, 4]]
 
 
-def test_a_small_rest_is_read_sooner_than_the_others_are_asked_for_anew():
+def test_a_small_remainder_is_read_before_the_others_are_requested_again():
     with looked_at([reference(n) for n in (5, 13, 3)]) as (found, service):
         assert [glance.open().read(10) for glance in found] == [content(n)[:10] for n in (5, 13, 3)]
     assert asked_refs(service) == [[5, 13, 3]]
@@ -120,7 +120,7 @@ def test_a_blob_that_stays_damaged_is_damaged_alone(bad):
                     glance.open()
 
 
-def test_a_broken_connection_goes_on_where_it_was():
+def test_a_broken_connection_resumes_where_it_stopped():
     refs = [reference(n) for n in (5, LARGE)]
     with looked_at(refs, cut_at(0.5), serve) as (found, service):
         assert [glance.open().read() for glance in found] == [content(5), content(LARGE)]

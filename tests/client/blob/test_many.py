@@ -108,7 +108,7 @@ def test_a_blob_named_twice_is_fetched_once():
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
-def test_a_broken_batch_goes_on_at_the_blob_that_failed(trouble, share):
+def test_a_broken_batch_resumes_at_the_blob_that_failed(trouble, share):
     got, service, tracker = fetch(8, trouble(share), serve, workers=1)
     assert [record.data for record in got] == [content(n) for n in range(8)]
     first, second = asked_refs(service)
@@ -261,7 +261,7 @@ def test_a_broken_file_is_taken_up_again(trouble, share):
     assert tracker.snapshot().decoded_bytes == tracker.snapshot().verified_bytes == 300_000
 
 
-def test_a_blob_that_changes_meanwhile_is_an_error():
+def test_a_blob_that_changes_in_the_meantime_is_an_error():
     def other(line, seen) -> None:
         line.answer(encode_blocks(bytes(300_000)))
 

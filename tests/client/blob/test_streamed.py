@@ -113,7 +113,7 @@ def test_a_streamed_blob_is_a_binary_file():
         assert blob.read(1) == b""
 
 
-def test_what_nobody_reads_is_passed_over():
+def test_unread_data_is_skipped():
     with streamed(references(21), piece_bytes=1000) as (blobs, _):
         for n, blob in enumerate(blobs):
             if n % 3 == 1:
@@ -152,7 +152,7 @@ def test_a_repr_is_short_whatever_the_uploader_wrote():
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.999])
 @pytest.mark.parametrize("trouble", [cut_at, flip_at])
 @pytest.mark.parametrize("piece", [1000, MIB])
-def test_a_broken_answer_goes_on_at_the_byte_where_it_was(trouble, share, piece):
+def test_a_broken_response_resumes_at_the_byte_where_it_stopped(trouble, share, piece):
     tracker = ProgressTracker("blobs", "t")
     with two_large(trouble(share), serve, tracker=tracker, piece_bytes=piece) as (blobs, service):
         assert [blob.read() for blob in blobs] == [content(4), content(LARGE)]

@@ -195,7 +195,7 @@ def test_a_batch_with_too_few_references_is_an_error():
             )
 
 
-def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path):
+def test_a_file_that_shrinks_in_the_meantime_is_an_error(tmp_path):
     path = tmp_path / "shrinking"
     path.write_bytes(bytes(100))
 

@@ -144,7 +144,7 @@ def test_a_call_that_is_not_idempotent_is_not_repeated(trouble, kind):
     assert len(service.seen) == 1
 
 
-def test_throttling_waits_as_long_as_it_is_told():
+def test_throttling_waits_for_the_requested_seconds():
     throttled = fail(429, "FlowExceeded", **{"Retry-After": "3"})
     with (
         Service(CommitWriteSession=[throttled, throttled, give(EmptyAnswer())]) as service,
@@ -166,7 +166,7 @@ LATER = "Wed, 21 Oct 2026 07:28:00 GMT"
     ],
     ids=["its clock", "our clock", "past"],
 )
-def test_throttling_waits_until_the_date_that_it_is_told(headers, waited):
+def test_throttling_waits_until_the_requested_date(headers, waited):
     throttled = fail(429, "FlowExceeded", **{"Retry-After": LATER, **headers})
     with (
         Service(GetReadSession=[throttled, give(FOUND)]) as service,
@@ -232,7 +232,7 @@ def test_silence_is_a_timeout_with_a_note():
     assert "TableGetReadSession" in caught.value.notes[0]
 
 
-def test_nobody_there_is_a_connect_error_after_a_few_tries():
+def test_a_refused_connection_is_a_connect_error_after_a_few_attempts():
     slept: list[float] = []
     with refused() as url:
         profile = Profile(

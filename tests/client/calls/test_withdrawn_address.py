@@ -1,4 +1,4 @@
-"""The address of the Storage API may be withdrawn while a client lives; it is asked for again."""
+"""If the address of the Storage API is withdrawn, the client asks for it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that refuses for haste gets fewer connections, and all rows still come in order."""
+"""A throttling service gets fewer connections, and all rows still arrive in order."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_lanes_that_come_and_go_change_neither_order_nor_items(
     assert found == wanted if ordered else sorted(found) == sorted(wanted)
 
 
-def test_no_more_jobs_run_than_there_are_lanes():
+def test_no_more_jobs_run_than_there_are_workers():
     concurrency, running, most = AdaptiveConcurrency(4), [], []
     for _ in range(9):
         concurrency.refused()
@@ -290,7 +290,7 @@ def test_no_more_jobs_run_than_there_are_lanes():
     assert max(most) == 1
 
 
-def test_who_waits_for_a_lane_is_stopped_at_once():
+def test_a_thread_that_waits_for_a_worker_is_stopped_at_once():
     concurrency, token = AdaptiveConcurrency(3), CancelToken()
     for _ in range(3):
         concurrency.refused()
@@ -322,7 +322,7 @@ def test_lanes_go_down_to_one_and_up_to_all():
     [({}, READ_WORKERS), ({"workers": 3}, 3), ({"read_ahead": 2**20}, DEFAULT_WORKERS)],
     ids=["by default", "asked for", "little room"],
 )
-def test_a_read_begins_with_all_its_lanes_and_never_has_more(asked, wanted):
+def test_a_read_begins_with_all_its_workers_and_never_has_more(asked, wanted):
     everybody = threading.Barrier(wanted, timeout=20)
     begun = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""Iterators side by side: order, budget, and nobody left behind."""
+"""Parallel iterators: order, byte budget, and no leaked threads."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
         next(items)
 
 
-def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
+def test_a_system_without_more_threads_continues_with_the_running_ones(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):

@@ -1,4 +1,4 @@
-"""Whatever a service sends as rows: values that can be looked at, or one of our errors."""
+"""Arbitrary bytes as rows of a service: valid values, or one of our errors."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_a_session_that_is_over_is_said_by_the_rows():
         list(iter_batches(storage, session_until(-5.0)))
 
 
-def test_nobody_waits_for_a_refresh_that_another_thread_makes():
+def test_a_refresh_in_another_thread_blocks_no_thread():
     rows_came = threading.Event()
 
     def slow(line, seen) -> None:
@@ -258,7 +258,7 @@ def put_off_by(clock: Clock, came: threading.Event):
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_session_is_kept_while_nobody_takes_a_batch(ordered):
+def test_a_session_is_kept_alive_while_the_consumer_is_idle(ordered):
     clock, came = Clock(), threading.Event()
     with (
         Service(ReadRows=[serve], GetReadSession=[put_off_by(clock, came)]) as service,
@@ -278,7 +278,7 @@ def test_a_session_is_kept_while_nobody_takes_a_batch(ordered):
     assert len(service.calls["GetReadSession"]) >= 2
 
 
-def test_a_refresh_that_hangs_keeps_nobody_from_rows_that_are_here_or_from_leaving():
+def test_a_hanging_refresh_blocks_neither_received_rows_nor_the_end_of_a_read():
     clock, asked, left = Clock(), threading.Event(), threading.Event()
 
     def hang(line, seen) -> None:

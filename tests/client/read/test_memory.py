@@ -1,4 +1,4 @@
-"""What passes through is larger than what is held."""
+"""Streaming reads hold less in memory than they transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One split gives every row once and in order, whatever happens on the way."""
+"""One split returns every row once and in order, despite any fault."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_split_is_read_whole():
 
 @pytest.mark.parametrize("split", [RowRangeSplit(20, 60), IndexSplit(1)])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_broken_stream_goes_on_at_the_exact_row(split, chunked):
+def test_a_broken_stream_resumes_at_the_exact_row(split, chunked):
     expected = list(range(20, 80)) if isinstance(split, RowRangeSplit) else list(range(25, 50))
     steps = [cut_rows(share, chunked=chunked) for share in (0.3, 0.7, 0.0, 0.99, 0.5)]
     got, service, tracker = split_of(*steps, serve_rows, split=split)
@@ -77,7 +77,7 @@ def test_a_broken_stream_goes_on_at_the_exact_row(split, chunked):
     assert any("resuming at row" in event for event in tracker.snapshot().events)
 
 
-def test_a_cut_at_every_message_boundary_and_beside_it_is_mended():
+def test_a_cut_at_and_next_to_every_message_boundary_is_recovered():
     body = ipc(numbers(20, 80))
     marks = [at for at in range(len(body)) if body[at : at + 4] == b"\xff\xff\xff\xff"]
     for mark in marks:
@@ -159,7 +159,7 @@ def test_bytes_of_a_batch_that_is_not_whole_are_seen(chunked):
     assert tracker.snapshot().wire_bytes == len(body)
 
 
-def test_a_whole_stream_with_too_few_rows_goes_on_and_then_gives_up():
+def test_a_complete_stream_with_too_few_rows_is_resumed_and_then_fails():
     short = raw(ipc(numbers(20, 30)))
     nothing = raw(ipc(numbers(0, 0)))
     got, _, _ = split_of(short, serve_rows)

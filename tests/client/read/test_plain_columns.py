@@ -1,4 +1,4 @@
-"""Whatever the Arrow stream of a read is made of, users get plain types (evidence 151, 173)."""
+"""Users get plain types, whatever the Arrow stream of a read contains (evidence 151, 173)."""
 
 from __future__ import annotations
 

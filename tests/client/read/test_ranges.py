@@ -1,4 +1,4 @@
-"""Large splits are read in pieces, and nobody but the service sees them."""
+"""Large splits are read in pieces, which only the service sees."""
 
 from __future__ import annotations
 

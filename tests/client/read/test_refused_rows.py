@@ -1,4 +1,4 @@
-"""What the service refuses is shown with its code and message, and asked for once."""
+"""An error of the service has its code and message, and is not retried."""
 
 from __future__ import annotations
 

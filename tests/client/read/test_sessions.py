@@ -224,7 +224,7 @@ def test_a_request_that_is_moved_to_another_server_is_retried_at_the_same_addres
         assert len(service.calls["CreateReadSession"]) == 2
 
 
-def test_columns_are_told_apart_by_asking():
+def test_columns_are_distinguished_by_asking():
     session, service = opened(PARTED, columns=("DS", "note"))
     first, second = service.calls["CreateReadSession"]
     assert (first.data_columns, first.partition_columns) == ((), ())
@@ -232,7 +232,7 @@ def test_columns_are_told_apart_by_asking():
     assert session.schema.names == ("note", "ds")
 
 
-def test_columns_told_apart_by_the_caller_cost_one_request():
+def test_columns_distinguished_by_the_caller_cost_one_request():
     session, service = opened(PARTED, columns=("ds", "id"), partition_columns=("ds",))
     (request,) = service.calls["CreateReadSession"]
     assert (request.data_columns, request.partition_columns) == (("id",), ("ds",))

@@ -1,4 +1,4 @@
-"""``SET`` above a query: what is taken off its text, and what the service sees."""
+"""``SET`` above a query: the settings that are removed, and the text that is sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
     assert "end each with ;" in str(caught.value.hint)
 
 
-def test_they_count_beside_the_text_and_those_of_the_call_count_more(odps: Connection) -> None:
+def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(
+    odps: Connection,
+) -> None:
     text = "set odps.sql.timezone=Asia/Tokyo; set my.own=1; select :at as at"
     at = {"at": datetime(2024, 1, 1, tzinfo=UTC)}
     result = odps.sql(text, params=at, settings={"my.own": "2"})

@@ -253,7 +253,7 @@ def test_a_failure_at_once_is_the_same_error():
         submit_sql(storage, "selec")
 
 
-def test_a_query_that_somebody_else_stopped_is_an_error():
+def test_a_query_that_another_client_stopped_is_an_error():
     script = {
         "SubmitSql": [submitted()],
         "GetInstance": [OVER],
@@ -405,7 +405,7 @@ def test_rows_come_in_order_and_are_counted():
     assert seen.verified_bytes == 0
 
 
-def test_a_broken_stream_goes_on_at_the_row_where_it_broke():
+def test_a_broken_stream_resumes_at_the_row_where_it_stopped():
     whole = ipc(numbers(0, 25))
     script = {"ReadInstance": [cut(whole, len(whole) - 60), raw(ipc(numbers(20, 25)))]}
     with ControlService(**script) as service, service.client() as storage:
@@ -481,7 +481,7 @@ def test_a_large_result_is_read_in_pages_side_by_side_and_in_order():
     ]
 
 
-def test_a_page_that_breaks_goes_on_at_its_own_row():
+def test_a_page_that_breaks_resumes_at_its_own_row():
     broken = threading.Event()
 
     def step(line, seen) -> None:

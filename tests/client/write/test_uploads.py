@@ -106,7 +106,7 @@ def test_silence_after_an_upload_is_looked_up():
         assert len(service.calls["GetWriteStream"]) == 1
 
 
-def test_a_lost_answer_is_told_and_the_new_token_is_used():
+def test_a_lost_answer_is_reported_and_the_new_token_is_used():
     tracker = ProgressTracker("write", "t")
     with Ledger() as service:
         service.faults["WriteRows"].append("lost")

@@ -208,7 +208,7 @@ def test_a_row_that_a_filter_fails_on_is_answered_with_the_reason(
         assert caught.value.request_id
 
 
-def test_a_row_that_a_filter_fails_on_late_breaks_the_answer_and_is_named_to_who_goes_on(
+def test_a_row_that_fails_in_a_filter_late_breaks_the_response_and_is_named_when_resumed(
     peer: Peer, new_table: Callable[[str], str]
 ) -> None:
     name = new_table("(id bigint, note string)")

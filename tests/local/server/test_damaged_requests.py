@@ -1,4 +1,4 @@
-"""Requests that are almost right: the answer says what is wrong, and nothing is harmed."""
+"""Slightly wrong requests: the response names the error, and no data is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of answers that are chosen when the service is started."""
+"""Forms of responses that are chosen when the service is started."""
 
 from __future__ import annotations
 

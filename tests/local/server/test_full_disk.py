@@ -1,4 +1,4 @@
-"""A disk that is full: said in words, nothing committed is lost, and all goes on with room."""
+"""A full disk: a clear error, no committed data is lost, and work continues with free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long answers of the embedded service, whatever their client does meanwhile."""
+"""Long responses of the embedded service, whatever the client does in the meantime."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def rows_in(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def test_a_long_body_is_whole_and_its_connection_goes_on(peer: Peer) -> None:
+def test_a_long_body_is_whole_and_its_connection_continues(peer: Peer) -> None:
     wire = request_of(peer)
     for _ in range(3):
         assert rows_in(peer.ok(wire).content) == ROWS

@@ -135,7 +135,7 @@ def test_the_stock_client_is_refused_with_its_own_error(guarded: LocalService) -
     assert [project.name for project in entry.list_projects()] == ["ours"]
 
 
-def test_a_blob_is_read_by_who_may_read_its_project(guarded: LocalService) -> None:
+def test_a_blob_is_read_by_users_who_may_read_its_project(guarded: LocalService) -> None:
     admin = as_key(guarded, "admin", "theirs")
     session = admin.open_write("hidden")
     admin.open_stream("hidden", session, "0")
@@ -146,7 +146,7 @@ def test_a_blob_is_read_by_who_may_read_its_project(guarded: LocalService) -> No
         as_key(guarded, "reader").blobs(references)
 
 
-def test_a_result_of_sql_belongs_to_who_asked(guarded: LocalService) -> None:
+def test_a_result_of_sql_belongs_to_the_user_who_ran_it(guarded: LocalService) -> None:
     writer, reader = as_key(guarded, "writer"), as_key(guarded, "reader")
     writer.sql("SELECT * FROM theirs.hidden;")
     instance = writer.last_instance

@@ -178,7 +178,7 @@ def test_the_service_listens_on_loopback_only(bare: LocalService) -> None:
     assert addresses == {"127.0.0.1"}
 
 
-def test_a_wrong_key_an_unknown_key_and_no_key_are_told_apart(peer: Peer) -> None:
+def test_a_wrong_key_an_unknown_key_and_no_key_are_distinguished(peer: Peer) -> None:
     request = control.GetProject(project=peer.service.project)
     peer.access_key = "wrong"
     with pytest.raises(AccessDeniedError) as caught:

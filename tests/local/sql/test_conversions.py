@@ -403,7 +403,9 @@ def test_text_is_compared_with_numbers_as_double_or_decimal(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("text", ["'x'", "s"])
-def test_text_that_is_no_number_is_an_error_beside_a_number(peer: Peer, text: str) -> None:
+def test_text_that_is_not_a_number_is_an_error_when_compared_with_a_number(
+    peer: Peer, text: str
+) -> None:
     with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):
         peer.query(f"SELECT {text} = 1 AS v FROM (SELECT 'x' AS s) t;")
 

@@ -1,4 +1,4 @@
-"""Estimates of SQL jobs: what is left out by partition, how complexity is counted."""
+"""Estimates of SQL jobs: partition pruning and complexity."""
 
 from __future__ import annotations
 

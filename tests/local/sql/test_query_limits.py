@@ -201,7 +201,7 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
         assert Peer(again).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
 
 
-def test_processes_that_nobody_needs_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> None:
+def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> None:
     queries = Queries(tmp_path, QueryLimits(), idle_seconds=0.1)
     before = set(psutil.Process().children())
     try:

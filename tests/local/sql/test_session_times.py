@@ -1,4 +1,4 @@
-"""Text, clock times and instants in SQL, in sessions of three time zones, beside a model of them.
+"""Text, local times and instants in SQL, in three time zones, compared with a model.
 
 The model is written with `zoneinfo`: a row has an instant, and the time that the clock of the
 session shows then. It decides what each expression gives.

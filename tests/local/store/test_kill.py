@@ -1,4 +1,4 @@
-"""``kill -9`` at any moment: each commit is there as a whole or not at all.
+"""``kill -9`` at any moment: each commit is visible completely or not at all.
 
 A handful of rounds by default; ``ODPS_NB_KILLS=300`` for a long run.
 """

@@ -241,7 +241,7 @@ def test_asking_for_a_stream_again_gives_the_offset_and_a_new_token(peer: Peer, 
     )
 
 
-def test_unknown_sessions_streams_and_tables_are_told_apart(peer: Peer, name: str) -> None:
+def test_unknown_sessions_streams_and_tables_are_distinguished(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     with pytest.raises(SessionExpiredError):
         peer.commit(name, "0" * 32)
@@ -421,7 +421,7 @@ def damaged_bodies() -> list[bytes]:
     ]
 
 
-def test_a_damaged_body_is_refused_and_the_service_goes_on(peer: Peer, name: str) -> None:
+def test_a_damaged_body_is_refused_and_the_service_continues(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
     peer.open_stream(name, session, "0")
     for body in damaged_bodies():

@@ -1,4 +1,4 @@
-"""A page drawn on request has nothing to click, to hint or to load; an SVG never freezes Chromium.
+"""A page rendered on request cannot be clicked or load anything; an SVG never freezes Chromium.
 
 Beside each quiet page stands a control, the same markup shown carelessly, for which the listener
 does hear something.

@@ -1,4 +1,4 @@
-"""Films, sounds, papers, workbooks, science and code in a real JupyterLab, saved and exported.
+"""Video, audio, documents, workbooks, science data and code in a real JupyterLab, also exported.
 
 Of each kind a good file and one that has traps inside; films and sounds that are cut; and pages of
 HTML that lie to be one. Nobody's script runs, nothing is asked for and nobody is led away; a

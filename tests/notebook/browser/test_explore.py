@@ -215,7 +215,7 @@ def test_texts_are_readable_in_dark_and_light(page, theme):
     look_at_a_theme(page, explorer(page, ORDERS), theme)
 
 
-def test_a_view_stands_in_place_of_its_static_twin(page):
+def test_a_live_view_replaces_its_static_view(page):
     tables = page.locator(".jp-OutputArea-child table:not([role=grid])")
     # three static twins are there, hidden; the read of the last cell is all that is static
     assert tables.count() == 4

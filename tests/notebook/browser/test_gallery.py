@@ -280,7 +280,7 @@ def test_one_and_a_selection_are_saved_where_the_kernel_runs(page, jupyter, samp
         assert (jupyter.folder / "chosen ones" / blob.file_name).read_bytes() == blob.data
 
 
-def test_a_list_shows_the_rows_beside_the_pictures(page):
+def test_a_list_shows_the_rows_next_to_the_pictures(page):
     view = shown(page, MEDIA)
     view.get_by_label("show as a list").click()
     expect(view.get_by_label("show as a list")).to_have_attribute("aria-pressed", "true")

@@ -1,4 +1,4 @@
-"""Views in Chromium whose kernel sends hostile text in every place: it stays text.
+"""Views in Chromium whose kernel sends malicious text everywhere: it stays text.
 
 The test is the kernel. Names, values, comments, media types, errors and URLs come from the service
 or from files, so each of them may be markup, a script or an address.

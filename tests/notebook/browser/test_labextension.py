@@ -260,7 +260,7 @@ def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name)
     browsed.find("orders")
 
 
-def test_a_restarted_kernel_is_asked_anew(browsed: Lab) -> None:
+def test_a_restarted_kernel_is_queried_again(browsed: Lab) -> None:
     context = f"{CURRENT}.context.sessionContext"
     browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")
     browsed.wait_status("odps_nb is not loaded in this kernel")

@@ -1,4 +1,4 @@
-"""Notebook 7: the extension colours SQL there, and an explorer does all that it does in JupyterLab.
+"""Notebook 7: SQL highlighting, and an explorer with all functions as in JupyterLab.
 
 One notebook and one kernel for all; the tests run in order. Values of every kind, themes, the
 screen reader, hostile texts, exports and what is reopened are the same script and the same files as

@@ -84,7 +84,7 @@ def test_two_files_are_chosen_uploaded_and_committed(
     assert page.evaluate("() => window.odpsNbProbe") is None
 
 
-def test_an_error_of_the_service_is_told_in_the_card(page: Page) -> None:
+def test_an_error_of_the_service_is_reported_in_the_card(page: Page) -> None:
     picker = chosen(page, 1, {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
     picker.get_by_role("button", name="Upload").click()
     expect(picker).to_have_attribute("data-state", "failed")

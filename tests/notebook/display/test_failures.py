@@ -94,7 +94,7 @@ def test_the_last_traceback_outlives_other_errors_but_its_frames_do_not(shell, h
     assert "NotFoundError: table orders_x is not there" in text
 
 
-def test_the_hook_of_somebody_else_goes_on(shell, capsys):
+def test_a_foreign_hook_still_runs(shell, capsys):
     seen = []
     shell.set_custom_exc(
         (KeyError,), lambda self, kind, error, tb, tb_offset=None: seen.append(kind)

@@ -71,7 +71,7 @@ def test_a_result_and_a_filtered_read_show_rows_too(odps):
     assert "no rows" in shown["text/plain"]
 
 
-def test_an_error_stands_in_place_of_rows(odps):
+def test_an_error_replaces_the_rows(odps):
     shown = odps.table("no_such_table").read()._repr_mimebundle_()
     assert list(shown) == ["text/plain"]
     assert "Scan(local.no_such_table)" in shown["text/plain"]
@@ -150,7 +150,7 @@ def test_a_page_is_one_message_of_bounded_size(live):
     browser.wait("page", start=1_000_000)
 
 
-def test_requests_without_sense_are_told_and_harm_nothing(live):
+def test_meaningless_requests_are_reported_and_have_no_effect(live):
     explorer, browser = live
     for content in (
         None,

@@ -213,7 +213,7 @@ def test_the_code_reads_the_same_rows(view, odps):
     assert found["id"].to_pylist() == all_ids(view)
 
 
-def test_a_condition_of_the_read_stays_beside_those_of_the_view(odps, written):
+def test_a_condition_of_the_read_is_combined_with_those_of_the_view(odps, written):
     read = odps.table("explore_view").read(["id", "part"], where="id < 30 or id > 2990")
     view = RowView(rows_of(read))
     assert (view.total, view.all_rows) == (None, None)
@@ -408,7 +408,7 @@ def test_a_stalled_search_is_stopped_at_once_and_the_view_works_on(moody_odps, s
     assert view.page(0).count == 100
 
 
-def test_first_rows_that_nobody_finds_are_looked_for_only_so_long(moody_odps, stalled):
+def test_a_search_for_first_rows_is_bounded_in_time(moody_odps, stalled):
     read = moody_odps.table("orders").read(where="note = 'nobody wrote this'")
     assert list(RowView(rows_of(read)).first_rows(20, seconds=0.5)) == []
     stalled()

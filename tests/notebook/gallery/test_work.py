@@ -49,7 +49,7 @@ def choice(**more):
 # -- what the browser is told ---------------------------------------------------------------------
 
 
-def test_a_view_that_is_ready_is_told_what_there_is_and_what_is_selected(live):
+def test_a_ready_view_receives_the_tiles_and_the_selection(live):
     gallery, browser = live
     gallery.receive({"do": "select", "by": "another view"}, packed(3, 1))
     gallery.receive({"do": "ready"})
@@ -200,7 +200,7 @@ def test_references_are_copied(live, media):
     assert copied["text"].split("\n") == media["content"].dropna().iloc[:2].tolist()
 
 
-def test_requests_without_sense_are_told_and_harm_nothing(live):
+def test_meaningless_requests_are_reported_and_have_no_effect(live):
     gallery, browser = live
     for content in (
         None,

@@ -1,4 +1,4 @@
-"""Messages of a browser that are not as our scripts send them: told in words, never raised."""
+"""Unexpected messages from a browser are reported in words and never raised."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_no_message_raises_and_what_is_wrong_is_told(name: str, odps: Connection) -> None:
+def test_no_message_raises_and_errors_are_reported(name: str, odps: Connection) -> None:
     make, shapes = VIEWS[name]
     view, widget = make(odps), Widget()
     view._widget = widget

@@ -157,7 +157,7 @@ def test_braces_in_text_comments_and_json_stay(ip):
 # -- one line -------------------------------------------------------------------------------------
 
 
-def test_a_query_stands_on_the_line_after_its_options(ip):
+def test_a_query_is_on_the_line_after_its_options(ip):
     ip.user_ns["x"] = "a'b"
     run(ip, "%odps sql -o found -n 1 select s, 'it\\'s -o' as t from bound_magics where s = :x;")
     assert ip.user_ns["found"].iloc[0].tolist() == ["a'b", "it's -o"]

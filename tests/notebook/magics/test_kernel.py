@@ -1,4 +1,4 @@
-"""A notebook in a real kernel against the embedded service: what is shown and what is saved."""
+"""A notebook in a real kernel against the embedded service: displayed and saved outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interrupt (I, I in JupyterLab) reaches a running read: what is left in kernel and notebook.
+"""An interrupt (I, I in JupyterLab) stops a running read and cleans up kernel and notebook.
 
 The service stalls every split in its middle, so that no read is over before it is stopped.
 """

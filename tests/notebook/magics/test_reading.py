@@ -57,7 +57,7 @@ def test_the_settings_are_the_defaults(ip):
     assert len(run(ip, "%odps read orders -c id -n 5 -t pandas")) == 5
 
 
-def test_a_filter_stands_on_the_line_or_in_the_cell(ip):
+def test_a_filter_is_on_the_line_or_in_the_cell(ip):
     ip.user_ns["wanted"] = ["paid", "it's"]
     line = run(ip, '%odps read orders -p ds=2024-01-01 -c status -w "status in :wanted"')
     cell = run(ip, "%%odps read orders -p ds=2024-01-01 -c status\nstatus in :wanted")
@@ -68,7 +68,7 @@ def test_a_filter_stands_on_the_line_or_in_the_cell(ip):
     assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
 
 
-def test_names_are_looked_up_where_the_magic_stands(ip):
+def test_names_are_looked_up_in_the_scope_of_the_magic(ip):
     run(ip, "state = 'nothing'")
     frame = run(
         ip,

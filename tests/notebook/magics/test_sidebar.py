@@ -173,7 +173,7 @@ def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
     assert service.access_key not in str(told)
 
 
-def test_the_cache_forgets_what_is_old_and_never_waits_for_what_nobody_asked():
+def test_the_cache_drops_old_entries_and_never_waits_for_entries_that_were_not_requested():
     now = [0.0]
     cache = NameCache(nobody, ttl=60, clock=lambda: now[0])
     assert cache.known("tables", "") is None

@@ -1,4 +1,4 @@
-"""Previews keep their budgets: bombs, heads of what is large, bytes of a tile."""
+"""Previews stay within their limits: decompression bombs, first bytes of large files, tile size."""
 
 import io
 import json

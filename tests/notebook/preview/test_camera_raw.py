@@ -103,7 +103,7 @@ def test_a_cut_jpeg_gives_way_to_one_that_is_whole():
     assert "preview 160 × 120" in tile(Value(data)).text
 
 
-def test_a_raw_picture_that_was_taken_upright_stands_upright():
+def test_a_raw_picture_taken_in_portrait_is_shown_in_portrait():
     made = tile(Value(tiff_of({**DNG, 274: 6}, jpeg(640, 480))), size=SINGLE)
     assert "preview 480 × 640" in made.text
     picture = picture_of(made)

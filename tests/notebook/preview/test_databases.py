@@ -80,7 +80,7 @@ def test_of_many_tables_the_first_are_shown_and_all_are_counted():
     assert "t61" not in text
 
 
-def test_a_database_with_a_log_of_changes_beside_it_is_opened(tmp_path):
+def test_a_database_with_a_write_ahead_log_is_opened(tmp_path):
     path = tmp_path / "a.db"
     with contextlib.closing(sqlite3.connect(path)) as made:
         made.execute("PRAGMA journal_mode = WAL")

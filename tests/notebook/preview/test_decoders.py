@@ -67,7 +67,7 @@ def test_a_film_has_a_player_with_a_frame_of_it(name):
     assert page.tags.count("video") == 1
 
 
-def test_a_film_that_was_taken_upright_stands_upright():
+def test_a_video_taken_in_portrait_is_shown_in_portrait():
     data = bytearray(FILMS["clip.mp4"])
     matrix = data.index(b"tkhd") + 44  # a quarter to the right, as telephones write it
     data[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)
@@ -118,7 +118,7 @@ def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
         assert "no frame" not in page.text
 
 
-def test_a_large_sound_in_boxes_says_its_length_or_that_its_index_stands_at_its_end():
+def test_a_large_audio_file_in_boxes_shows_its_length_or_that_its_index_is_at_the_end():
     song = FILMS["song.m4a"]
     index, begin = song.index(b"moov") - 4, song.index(b"mdat") - 4
     assert begin < index

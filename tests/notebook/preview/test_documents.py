@@ -1,4 +1,4 @@
-"""Documents and messages: what is shown of healthy, damaged and malicious ones."""
+"""Previews of healthy, damaged and malicious documents and messages."""
 
 import io
 import zipfile

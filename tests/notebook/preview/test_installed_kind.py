@@ -1,4 +1,4 @@
-"""The package of ``docs/previews.md``, built and installed by pip: its kind is there at once."""
+"""The package of ``docs/previews.md``, built and installed by pip: its kind is available."""
 
 import os
 import subprocess

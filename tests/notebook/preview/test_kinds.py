@@ -91,12 +91,12 @@ def test_what_was_read_whole_is_marked_verified(samples):
     assert "✓ verified" not in tile(samples["telemetry.csv"]).html
 
 
-def test_a_turned_photograph_stands_upright(samples):
+def test_a_rotated_photograph_is_shown_upright(samples):
     made = tile(samples["turned_by_exif.jpg"])
     assert "600 × 400" in made.text
 
 
-def test_an_animation_stands_still_among_others_and_moves_alone(samples):
+def test_an_animation_is_still_in_a_gallery_and_moves_when_opened_alone(samples):
     assert "data:image/png" in tile(samples["life.gif"], size=GRID).html
     assert "data:image/webp" in tile(samples["life.gif"], size=SINGLE).html
 

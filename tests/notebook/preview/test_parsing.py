@@ -387,7 +387,7 @@ def test_a_parser_can_be_closed_twice_and_used_again(parser):
     assert repr(parser) == "<Parser running>"
 
 
-def test_a_parser_that_nobody_needs_ends_and_comes_back():
+def test_an_idle_parser_process_ends_and_is_started_again():
     options, parser = {**SIZE, "mime": "image/png"}, Parser(idle_seconds=0.05)
     pids = []
     for _ in range(2):

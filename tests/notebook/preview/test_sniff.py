@@ -1,4 +1,4 @@
-"""What a blob is: told from its bytes, by our own table, never from the label."""
+"""The kind of a blob is detected from its bytes with our own table, never from the label."""
 
 import codecs
 import gzip
@@ -140,7 +140,7 @@ def test_a_character_cut_by_the_end_of_the_blob_is_no_utf_8():
         (b"< 3 is a heart", "text/plain"),
     ],
 )
-def test_markup_is_told_apart(start, mime):
+def test_markup_is_distinguished(start, mime):
     assert kind_of(start).mime == mime
 
 
@@ -161,7 +161,7 @@ def test_markup_is_told_apart(start, mime):
         ("a\tb\n1\t2\n3\t4", "text/tab-separated-values"),
     ],
 )
-def test_data_in_text_is_told_apart(text, mime):
+def test_data_in_text_is_distinguished(text, mime):
     assert kind_of(text.encode()).mime == mime
 
 
@@ -193,7 +193,7 @@ def test_the_brand_tells_films_from_pictures_and_sound():
     assert kind_of(media_file(b"xxxx")).kind == "binary"
 
 
-def test_containers_are_told_apart_by_what_is_inside():
+def test_containers_are_distinguished_by_what_is_inside():
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + bytes(9)).mime == "video/webm"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").mime == "video/x-matroska"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84some").kind == "binary"

@@ -1,4 +1,4 @@
-"""Files whose first bytes look like another kind are told apart."""
+"""Files whose first bytes look like another kind are recognised correctly."""
 
 import io
 import json

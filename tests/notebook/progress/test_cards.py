@@ -295,7 +295,7 @@ def failed(listener: CardListener, shown) -> str:
     return shown[-1]["data"]["text/plain"]
 
 
-def test_the_error_of_a_cell_is_told_once(shown):
+def test_the_error_of_a_cell_is_reported_once(shown):
     text = failed(CardListener(delay=0), shown)
     assert "ValueError" in text
     assert "told below" not in text

@@ -73,14 +73,14 @@ def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_be
     assert words.amounts(tracker.snapshot())[:2] == ["5 of 10 rows", "8 tasks"]
 
 
-def test_a_rate_below_one_row_a_second_is_not_told():
+def test_a_rate_below_one_row_a_second_is_not_shown():
     snapshot = ProgressSnapshot(
         operation="read", title="t", phase=Phase.DONE, rows=1, rows_total=1, elapsed=2.0
     )
     assert words.figures(snapshot) == ["1 row"]
 
 
-def test_a_pause_is_told_and_not_counted_into_the_time_left():
+def test_a_pause_is_reported_and_not_counted_into_the_time_left():
     now = [0.0]
     tracker = ProgressTracker("read", "t", clock=lambda: now[0])
     tracker.plan(rows_total=100)

@@ -90,7 +90,7 @@ def test_chosen_files_become_rows_of_one_commit(
     assert "3 rows" in browser.said[-1]["said"]
 
 
-def test_an_error_is_told_in_words_and_the_next_upload_is_free_of_it(
+def test_an_error_is_reported_in_words_and_the_next_upload_is_free_of_it(
     odps: Connection, picker: Uploader, temporary: Path
 ) -> None:
     browser = Browser(picker, FILES)
@@ -164,7 +164,7 @@ def test_pieces_come_once_and_in_order(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_too_many_and_too_large_are_told_before_anything_comes(temporary: Path) -> None:
+def test_too_many_and_too_large_are_reported_before_anything_arrives(temporary: Path) -> None:
     small = Announced(name="a", size=1, modified=0)
     with pytest.raises(ArgumentError, match="10,001 files"):
         PickedFiles([small] * 10_001)
@@ -173,7 +173,7 @@ def test_too_many_and_too_large_are_told_before_anything_comes(temporary: Path) 
     assert list(temporary.iterdir()) == []
 
 
-def test_a_piece_that_nobody_asked_for_is_neither_kept_nor_written(
+def test_a_piece_that_was_not_requested_is_neither_kept_nor_written(
     odps: Connection, picker: Uploader, temporary: Path
 ) -> None:
     told = [{"name": "a", "size": 3, "modified": 0}]

@@ -147,7 +147,7 @@ def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     patient.close()
 
 
-def test_what_failed_is_said_while_the_task_goes_on(
+def test_failures_are_reported_while_the_task_continues(
     odps: Connection, references: list[str]
 ) -> None:
     with odps_nb.client.calls.progress.ProgressTracker("blobs", "of pic") as tracker:
@@ -230,7 +230,7 @@ def test_an_error_of_a_task_names_its_row(
 
 
 @pytest.mark.spark
-def test_an_error_of_the_read_is_told_once(
+def test_an_error_of_the_read_is_reported_once(
     spark: SparkSession, slow: Connection, request: pytest.FixtureRequest
 ) -> None:
     slow.create_table("broken", "id bigint, pic blob")

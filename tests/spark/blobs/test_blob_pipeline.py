@@ -1,4 +1,4 @@
-"""From a table of files to a table of what was made of them: new blobs beside copied ones."""
+"""From a table of files to a table of results: new blobs and copied ones."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _pipeline(files: DataFrame, odps: Connection) -> DataFrame:
 
 
 @pytest.mark.spark
-def test_thumbnails_and_texts_are_stored_beside_copies_of_the_originals(
+def test_thumbnails_and_texts_are_stored_with_copies_of_the_originals(
     odps: Connection, files: DataFrame, new_name: Names
 ) -> None:
     name = new_name("made")

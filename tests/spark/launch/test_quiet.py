@@ -1,4 +1,4 @@
-"""What pyspark says and the person has been told already, or need not know, is left out."""
+"""Messages of pyspark that repeat known facts are hidden."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_is_quiet_is_as_before_once_the_session_is_stopped() -> None:
 
 
 @pytest.mark.spark
-def test_a_failed_query_is_an_exception_and_no_json_beside_it(
+def test_a_failed_query_raises_and_prints_no_json(
     spark: SparkSession, quiet: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.errors import PySparkException

@@ -59,7 +59,7 @@ def test_a_cluster_elsewhere_keeps_its_own_addresses_and_memory() -> None:
     )
 
 
-def test_the_heap_leaves_room_on_small_and_large_machines() -> None:
+def test_the_heap_leaves_memory_free_on_small_and_large_machines() -> None:
     heap = defaults("local[*]")["spark.driver.memory"]
     assert 1024 <= int(heap.removesuffix("m")) <= 8192
 
@@ -88,7 +88,7 @@ def test_the_redaction_covers_our_names(name: str) -> None:
     assert re.search(REDACTION, name)
 
 
-def test_the_time_zone_is_told_by_tz_or_by_the_link(tmp_path: Path) -> None:
+def test_the_time_zone_comes_from_tz_or_from_the_link(tmp_path: Path) -> None:
     link = tmp_path / "localtime"
     link.symlink_to("/usr/share/zoneinfo/Asia/Shanghai")
     assert local_zone({"TZ": ":Europe/Berlin"}, link) == "Europe/Berlin"

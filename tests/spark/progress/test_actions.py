@@ -143,7 +143,7 @@ def test_a_job_that_fails_ends_its_run_as_failed(
     assert end.rows == ROWS * 3 // 4
 
 
-def test_retries_and_resumes_are_told(
+def test_retries_and_resumes_are_reported(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     scan = slow.table(numbers).read(splits=1)
@@ -164,7 +164,7 @@ def test_retries_and_resumes_are_told(
     assert end.events
 
 
-def test_blobs_and_writes_are_told(
+def test_blobs_and_writes_are_reported(
     spark: SparkSession,
     odps: Connection,
     listener: Listener,

@@ -68,7 +68,7 @@ def test_two_tables_of_one_action_are_two_runs(
     assert len({end.session_id for end in ends}) == 2
 
 
-def test_retries_of_a_loaded_table_are_told(
+def test_retries_of_a_loaded_table_are_reported(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = registered.read.format("odps").option("splits", 1).load(numbers)

@@ -1,4 +1,4 @@
-"""Times, dates as text, floats, CHAR, VARCHAR, patterns, unions, computed partitions: the plan.
+"""Plans for times, dates as text, floats, CHAR, VARCHAR, patterns, unions, computed partitions.
 
 Pure: what is asked of each table. That the answers are those of plain Spark is held by
 ``test_differential_of_types.py``.

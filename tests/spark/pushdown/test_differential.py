@@ -1,4 +1,4 @@
-"""The same query with and without push-down: `odps_nb.spark.sql` beside plain Spark.
+"""The same query with and without push-down: `odps_nb.spark.sql` compared with plain Spark.
 
 The invariant: what `plan_reads` leaves out changes neither the rows of a query nor whether Spark
 takes it. Fixed queries run through the service; random ones over what the plan leaves of local

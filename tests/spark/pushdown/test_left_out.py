@@ -1,4 +1,4 @@
-"""What a plan leaves out of a table is missed by no query: random ones, run by DuckDB.
+"""Rows and columns that a plan omits do not change a query: random queries, run by DuckDB.
 
 The invariant is that of `test_sql_differential`: a query gives the same over all rows and columns
 and over those that `plan_reads` leaves. DuckDB is no Spark, but both orders are its own, so that

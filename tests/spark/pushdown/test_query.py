@@ -271,7 +271,7 @@ def ansi(spark: SparkSession, value: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("value", ["true", "false"])
 @pytest.mark.parametrize("text", CONDITIONS)
-def test_numbers_beside_text_mean_what_spark_says_they_mean(
+def test_numbers_compared_with_text_have_the_meaning_of_spark(
     few_tasks_here: SparkSession, compare: Callable[[str, str], None], text: str, value: str
 ) -> None:
     with ansi(few_tasks_here, value):

@@ -1,4 +1,4 @@
-"""No row is lost by what is sent: random conditions and joins, checked with DuckDB.
+"""Pushed-down conditions lose no row: random conditions and joins, checked with DuckDB.
 
 The property: a query over rows that the sent conditions leave gives what it gives over all rows.
 DuckDB stands for Spark here, since it runs thousands of queries; `test_sql.py` asks Spark.

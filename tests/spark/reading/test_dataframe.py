@@ -1,4 +1,4 @@
-"""`odps_nb.spark.read`: the same rows as Arrow gives, read by tasks and not by the driver."""
+"""`odps_nb.spark.read`: the same rows as Arrow returns, read by tasks and not by the driver."""
 
 from __future__ import annotations
 

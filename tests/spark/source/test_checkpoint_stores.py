@@ -1,4 +1,4 @@
-"""A micro-batch is committed once where its checkpoint is not a folder of this machine.
+"""A micro-batch is committed once if its checkpoint is not a folder of this machine.
 
 Spark itself is not in these tests: its S3 file system is in a jar that no package index has. What
 Spark would have written of its own is put there; what the sink reads and writes is real.

@@ -1,4 +1,4 @@
-"""Micro-batches are committed once, whoever dies when; driven as Spark drives a sink."""
+"""Micro-batches are committed once, whichever process dies; called as Spark calls a sink."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_crash_after_all_but_sparks_own_mark_does_not_double(query: Query, tab
     assert ids(table) == [1]
 
 
-def test_an_intent_whose_session_was_aborted_is_written_anew(
+def test_an_intent_whose_session_was_aborted_is_written_again(
     query: Query, table: Table, storage: StorageClient
 ) -> None:
     first = query.write([1])
@@ -163,7 +163,7 @@ def test_an_intent_whose_session_was_aborted_is_written_anew(
     assert ids(table) == [1]
 
 
-def test_what_nobody_can_tell_is_an_error_with_two_ways_on(query: Query, table: Table) -> None:
+def test_an_ambiguous_result_is_an_error_with_two_remedies(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table=str(table.name), session="never-was", streams=(("0", 1),)))
     again = query.write([1])
     with pytest.raises(StateError, match=r"may be in .* already") as caught:

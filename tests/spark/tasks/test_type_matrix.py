@@ -1,4 +1,4 @@
-"""Every type, its extremes, nulls and hard instants: by every road, in any zone of the session.
+"""Every type, its extremes, nulls and difficult instants: in every way, in any session time zone.
 
 The plain client's Arrow is the truth. A few wide jobs do it all: a column for each type.
 """

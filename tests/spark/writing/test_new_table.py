@@ -73,7 +73,7 @@ def test_a_failed_job_leaves_no_table(
 
 
 @pytest.mark.spark
-def test_the_data_source_makes_a_table_where_it_is_told(
+def test_the_data_source_creates_a_table_on_request(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
     name = new_name("format")

@@ -1,4 +1,4 @@
-"""``overwrite`` means the same on every road: pandas, Arrow, Spark, ``format("odps")``."""
+"""``overwrite`` means the same everywhere: pandas, Arrow, Spark, ``format("odps")``."""
 
 from __future__ import annotations
 

@@ -322,26 +322,26 @@ def document() -> str:
     """Return ``docs/results/blob-bodies.md``."""
     from odps import __version__
 
-    head = f"""# Blob streams beside pyodps
+    head = f"""# Blob streams compared with pyodps
 
 The same bytes through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
 (`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`;
-every line is held by a test that runs both libraries. Where a fault gives no error, the cell says
-what comes out instead.
+a test runs both libraries for every line. If a fault raises no error, the cell shows the data that
+is returned instead.
 
 | body | pyodps | odps_nb |
 |---|---|---|
 """
     tail = """
-More, of the same origin:
+Other differences:
 
-- Both verify CRC32C block by block. An error of ours names the block, its offset and both values.
-- pyodps' `BlobRecord` shows all its bytes in its repr; ours shows their number.
-- pyodps gives a file name only to clients of API version 3; we give what the frame says.
-- pyodps keeps a blob of any announced size; we have limits (`max_blob`, `max_output`), and take
-  memory only as the bytes arrive.
-- After an error pyodps' iterator can be asked again, and then takes whatever bytes come next for a
-  frame; ours refuses.
+- Both verify CRC32C block by block. Errors of odps_nb name the block, its offset and both values.
+- The repr of pyodps' `BlobRecord` contains all bytes; ours contains their number.
+- pyodps returns a file name only with API version 3; odps_nb returns the name in the frame.
+- pyodps buffers a blob of any announced size; odps_nb has limits (`max_blob`, `max_output`), and
+  allocates memory only as the bytes arrive.
+- After an error, pyodps' iterator can continue, and parses the following bytes as a frame; ours
+  raises an error.
 - The older class of pyodps 0.13.1 verifies nothing and takes time quadratic in the size of a blob;
   both others are linear ([growth](growth.png)).
 """

@@ -1,4 +1,4 @@
-"""Makes recorded requests of two clients comparable, and compares them.
+"""Normalise recorded requests of two clients, and compare them.
 
 What a server makes up (session ids, tokens, commit messages) is replaced by placeholders; bodies
 are taken as text, as Arrow rows or as blob frames, by what they are.

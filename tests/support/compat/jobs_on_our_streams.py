@@ -1,4 +1,4 @@
-"""The jobs of ``older_jobs.py`` with our streams in the place of the SDK's own.
+"""The jobs of ``older_jobs.py`` with our streams instead of those of the SDK.
 
 A script of the same arguments. The stock client makes sessions and sends requests as ever; what
 it hands to its users, and what they make themselves, are classes of `odps_nb.stream_io`.

@@ -25,18 +25,18 @@ _REFERENCES = re.compile(r'(?<="BlobReferences": \[)([^]]*)')
 HEAD = """# Requests, side by side
 
 The stock `pyodps` package ({pyodps}) and odps_nb do the same jobs against the embedded service,
-through a recording proxy (`tests/support/compat/recorder.py`). Compared are method, path,
-parameters and their order, the headers that carry meaning, and the body: JSON as text, rows as
-Arrow tables, blob batches frame by frame. Session ids, tokens and commit messages, which the server
-makes up, are replaced by placeholders.
+through a recording proxy (`tests/support/compat/recorder.py`). The comparison covers method, path,
+parameters and their order, the relevant headers, and the body: JSON as text, rows as Arrow tables,
+blob batches frame by frame. Session ids, tokens and commit messages, which the server generates,
+are replaced by placeholders.
 
 This page is written by `python -m tests.support.compat.record_requests`; the test
-`tests/compat/test_same_requests.py` holds both the equality and this page.
+`tests/compat/test_same_requests.py` checks both the equality and this page.
 """
 
-SETTINGS = """## Settings that both sides were given
+SETTINGS = """## Settings of both sides
 
-The jobs use the same settings on both sides. The defaults differ, on purpose:
+The jobs use the same settings on both sides. The defaults differ on purpose:
 
 | | stock client | odps_nb | why |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Processes of the stock client, one in each zone: they read our tables, and write their own.
+"""Processes of the stock client, one per time zone, which read our tables and write their own.
 
 Arguments are endpoint, project, access id, key and, as JSON, the tables by zone. Forks for each
 zone, with ``TZ`` set, and prints a line of JSON: the zone, and what each road gave.

@@ -1,4 +1,4 @@
-"""A client that sends what it is told, as text, and takes answers as they are."""
+"""A client that sends raw text and returns responses without interpreting them."""
 
 from __future__ import annotations
 

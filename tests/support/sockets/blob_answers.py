@@ -1,4 +1,4 @@
-"""Numbered blobs, and answers that bring them: whole, cut, or with a bit flipped."""
+"""Numbered blobs, and responses that contain them: complete, truncated, or with a flipped bit."""
 
 from __future__ import annotations
 

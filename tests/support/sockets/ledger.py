@@ -1,4 +1,4 @@
-"""A write session on a peer that keeps books: what arrived once, what was committed, and faults."""
+"""A peer that records a write session: what arrived once, what was committed, and faults."""
 
 from __future__ import annotations
 

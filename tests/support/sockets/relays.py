@@ -1,4 +1,4 @@
-"""What stands between a client and a server: TLS in front of a plain service, and proxies."""
+"""Relays between a client and a server: TLS in front of a plain service, and proxies."""
 
 from __future__ import annotations
 

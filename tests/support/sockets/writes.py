@@ -1,4 +1,4 @@
-"""A write of 100 rows to a ledger that keeps what came."""
+"""A write of 100 rows to a ledger that records what arrives."""
 
 from __future__ import annotations
 

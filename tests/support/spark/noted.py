@@ -1,4 +1,4 @@
-"""What plain Spark answers to the fixed queries, noted as digests, so that it runs them at night.
+"""Results of plain Spark for the fixed queries, stored as digests, so that it runs only at night.
 
 A note only saves time: an answer that is not the noted one is compared with plain Spark itself
 (docs/decisions/tests.md). Notes are of one release of Spark;

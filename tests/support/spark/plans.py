@@ -1,4 +1,4 @@
-"""What tests of the plan of a query's reads share: three tables, and what is sent for them."""
+"""Shared parts of the tests of read plans: three tables, and the conditions sent for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to cut bytes, for tests that any cutting gives the same."""
+"""Ways to divide bytes, for tests that the result does not depend on the division."""
 
 from itertools import pairwise
 

@@ -246,7 +246,7 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
         (WriteBlobAnswer, {"BlobReference": "?"}, "not a reference"),
     ],
 )
-def test_bad_answer_is_told_with_its_request_id(
+def test_bad_answer_is_reported_with_its_request_id(
     kind: type[Any], members: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(FramingError, match=problem) as caught:

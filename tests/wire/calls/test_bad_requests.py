@@ -71,13 +71,13 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         ),
     ],
 )
-def test_bad_request_is_told_with_the_answer_to_give(bad: WireRequest, problem: str) -> None:
+def test_bad_request_is_reported_with_the_response_to_send(bad: WireRequest, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem) as caught:
         decode_request(bad)
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
-def test_bad_reference_is_told() -> None:
+def test_bad_reference_is_reported() -> None:
     bad = WireRequest(
         method="POST",
         path="/api/storage/v2",

@@ -184,7 +184,7 @@ def test_partition_value_is_what_came(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "=x", "ds=", " ", " ds=x", "'1'=x", "ds=x,,h=", "d s=x"])
-def test_bad_partition_text_is_told(text: str) -> None:
+def test_bad_partition_text_is_reported(text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         decode_partition(text)
     assert (caught.value.status, caught.value.code) == (400, "InvalidPartitionSpec")

@@ -312,7 +312,7 @@ def test_version_3_adds_only_the_write_mode(
     assert added == ({("WriteMode", "Batch")} if has_mode else set())
 
 
-def test_write_mode_stands_where_the_stock_client_puts_it() -> None:
+def test_write_mode_is_at_the_position_of_the_stock_client() -> None:
     rows = WriteRows(
         table=TABLE, session_id="s", stream_id="0", stream_version=1, count=3, row_offset=0
     )
@@ -356,7 +356,7 @@ def test_url_is_encoded_once_and_decodes_to_the_parameters() -> None:
     assert WireRequest(method="GET", path="/a b/表").url("http://h") == ("http://h/a%20b/%E8%A1%A8")
 
 
-def test_value_that_no_url_can_hold_is_told() -> None:
+def test_value_that_no_url_can_hold_is_reported() -> None:
     request = GetReadSession(table=TABLE, session_id="\ud800")
     with pytest.raises(ArgumentError, match="not valid Unicode"):
         request.encode().url("http://h")

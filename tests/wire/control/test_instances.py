@@ -63,7 +63,7 @@ def test_job_of_the_stock_client_is_read() -> None:
     )
 
 
-def test_the_guid_of_a_job_stands_between_its_priority_and_its_tasks() -> None:
+def test_the_guid_of_a_job_is_between_its_priority_and_its_tasks() -> None:
     """Evidence 163: the Go SDK says that the order of the elements is strict."""
     job = SubmitSql(project="p1", sql="select 1", unique_id="u-2")
     wire = job.encode()
@@ -143,13 +143,13 @@ def test_query_that_would_arrive_as_another_one_is_refused(sign: str) -> None:
         (STOCK_JOB.replace(b'{"PYODPS', b'["PYODPS'), "settings is not JSON"),
     ],
 )
-def test_bad_job_is_told(body: bytes, problem: str) -> None:
+def test_bad_job_is_reported(body: bytes, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem) as caught:
         decode_control(post(body))
     assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
-def test_too_long_job_is_told() -> None:
+def test_too_long_job_is_reported() -> None:
     long = SubmitSql(project="p1", sql="x" * (4 * 2**20)).encode()
     with pytest.raises(InvalidRequestError, match="too long"):
         decode_control(long)
@@ -180,7 +180,7 @@ def test_only_the_end_of_the_location_counts(location: str) -> None:
 
 
 @pytest.mark.parametrize("location", [None, "", "http://h/a b", "http://h/../.."])
-def test_instance_without_a_name_is_told(location: str | None) -> None:
+def test_instance_without_a_name_is_reported(location: str | None) -> None:
     headers = {} if location is None else {"Location": location}
     with pytest.raises(FramingError, match="does not name its instance"):
         SubmittedInstance.decode(b"", headers)
@@ -262,7 +262,7 @@ def test_instance_is_over_when_terminated() -> None:
     assert not InstanceStatus(status="Suspended").is_over
 
 
-def test_status_document_without_a_status_is_told() -> None:
+def test_status_document_without_a_status_is_reported() -> None:
     with pytest.raises(FramingError, match="has no Status"):
         InstanceStatus.decode(b"<Instance/>", {})
 

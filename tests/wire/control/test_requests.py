@@ -154,7 +154,7 @@ def test_schema_may_stand_in_the_path() -> None:
         ("/projects/p1/tables/t", {"partition": "x"}, "InvalidPartitionSpec"),
     ],
 )
-def test_bad_names_are_told(path: str, params: dict[str, str], code: str) -> None:
+def test_bad_names_are_reported(path: str, params: dict[str, str], code: str) -> None:
     wire = WireRequest(method="GET", path=path, params=tuple(params.items()))
     with pytest.raises(InvalidRequestError) as caught:
         decode_control(wire)

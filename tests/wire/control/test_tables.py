@@ -118,7 +118,7 @@ def test_reserved_properties_of_other_shapes_are_left_out() -> None:
         ('{"Reserved": "["}', "reserved table properties is not JSON"),
     ],
 )
-def test_bad_table_document_is_told(schema: str, problem: str) -> None:
+def test_bad_table_document_is_reported(schema: str, problem: str) -> None:
     body = element("Table", (element("Schema", schema),)).encode()
     with pytest.raises(FramingError, match=problem):
         TableInfo.decode(body, {}, asked=TABLE)
@@ -250,7 +250,7 @@ STRANGERS = [
 
 @pytest.mark.parametrize("document", READERS)
 @pytest.mark.parametrize("body", STRANGERS)
-def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> None:
+def test_a_response_that_is_not_from_maxcompute_is_reported(document: str, body: bytes) -> None:
     with pytest.raises(FramingError) as caught:
         READERS[document](body)
     assert "check the endpoint, and whether a proxy" in (caught.value.hint or "")
@@ -259,7 +259,7 @@ def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> 
 @pytest.mark.parametrize(
     "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
 )
-def test_what_is_no_host_name_is_told(text: str) -> None:
+def test_an_invalid_host_name_is_reported(text: str) -> None:
     with pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught:
         decode_tunnel_endpoint(text.encode(), endpoint="http://h")
     assert "tunnel_endpoint=" in (caught.value.hint or "")

@@ -87,7 +87,7 @@ def test_columns_are_those_that_the_query_can_see(text, columns):
         "from a |> where n = 1",
     ],
 )
-def test_what_counts_columns_that_nobody_names_reads_all_of_them(inner):
+def test_a_query_that_depends_on_unnamed_columns_reads_all_of_them(inner):
     for text in (inner, f"select count(*) from ({inner}) x"):
         read = next(one for one in reads(text) if one.table.table == "a")
         assert read.columns == ALL, text
