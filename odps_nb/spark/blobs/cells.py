@@ -63,7 +63,7 @@ def cell_of(value: Any, kind: pa.DataType) -> Any:
 def _described(blob: NewBlob) -> dict[str, Any]:
     from odps_nb.access.writing.blob_cells import content_of
 
-    content = content_of(blob, None)  # type: ignore[arg-type]  # only copies need a client
+    content = content_of(blob, None)  # type: ignore[arg-type]  # a NewBlob is never copied
     data = content.data
     if isinstance(data, Path):
         data = data.read_bytes()

@@ -43,8 +43,8 @@ REFERENCES_PER_REQUEST = 64
 #: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent. A batch is larger only if a single row
-#: is.
+#: Rows and bytes of results after which a batch is sent. A batch exceeds these limits only if a
+#: single row does.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000

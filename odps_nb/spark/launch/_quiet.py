@@ -102,7 +102,7 @@ def without_query_log() -> Iterator[None]:
     """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
     from pyspark.logger import PySparkLogger
 
-    # pyspark's own logger class takes more arguments; the first getLogger call fixes the class
+    # use pyspark's logger class, which the first getLogger call must choose
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

@@ -141,7 +141,7 @@ def _running() -> SparkSession | None:
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
             found = kind.active()
-            # pyspark remembers a session whose context was stopped without it
+            # pyspark keeps a session active even after its context was stopped
             if is_connect(found) or SparkContext._active_spark_context is not None:
                 return found
     return None

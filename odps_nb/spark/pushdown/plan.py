@@ -136,7 +136,7 @@ def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]
 def _held(
     read: TableRead, known: Sequence[PartitionSpec], answers: Answers
 ) -> list[list[bool | None]]:
-    """Return the result of each condition for each partition; ``None`` if it is uncertain."""
+    """Return the result of each condition for each partition; ``None`` if it is unknown."""
     rows = partition_rows(read, known)
     found = [_holds(condition, rows, answers) for condition in read.partition_conditions]
     return [[values[place] for values in found] for place in range(len(rows))]

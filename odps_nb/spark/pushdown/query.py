@@ -378,7 +378,7 @@ def _read_plan(read: TableRead) -> ReadPlan:
         condition=AllOf(read.conditions) if read.conditions else None,
         schema=read.schema,
         limit=read.limit,
-        timestamp_unit=TimeUnit.MICRO,  # Spark supports only this
+        timestamp_unit=TimeUnit.MICRO,  # Spark's only unit
     )
 
 

@@ -31,7 +31,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
         table,
         lambda: fetch_table(storage, table).schema,
         lambda: fetch_primary_key(storage, table),
-        replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark supports only this
+        replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark's only unit
         storage,
         timezone=storage.profile.timezone or "UTC",
     )

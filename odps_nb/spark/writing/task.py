@@ -94,7 +94,7 @@ def check_written(
 def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
-    """Abort if `check_written` raises; `abort` does not abort after a complete write."""
+    """Abort the session if `check_written` raises; Spark's own `abort` call would keep it."""
     try:
         check_written(session.table, done, max_partitions)
     except ArgumentError:
