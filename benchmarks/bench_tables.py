@@ -1,7 +1,7 @@
-"""Tables beside pyodps: one table of the embedded service into Arrow and pandas, in one run.
+"""Compares reading a table of the embedded service into Arrow and pandas with pyodps.
 
-Three roads to the same rows: a raw read of the same bodies (what HTTP alone costs), pyodps'
-`MaxStorageClient` (one split after another, as its API offers it) and odps_nb. Service, peer and
+Three cases return the same rows: a raw read of the same bodies (the cost of HTTP alone), pyodps'
+`MaxStorageClient` (one split after another, as its API provides) and odps_nb. Service, peer and
 client share the machine's cores, so the figures are ratios of medians.
 """
 
@@ -24,7 +24,7 @@ TABLE = "orders"
 COLUMNS = ("id", "customer", "quantity", "status", "weight", "created")
 ROUNDS = 9
 SPLITS = 8
-ROUND_TRIP, SPEED = 0.040, 50e6  # seconds, bytes a second of one connection
+ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
 
 
 def pyodps_client(connection: Connection):
@@ -52,7 +52,7 @@ def peer_arrow(client) -> pa.Table:
 
 
 def raw_bodies(connection: Connection, splits: int | None = None) -> int:
-    """The bytes of all splits, thrown away; one after another, or so many side by side."""
+    """Read and discard all splits, one after another or ``splits`` concurrently."""
     storage = connection._storage
     name = TableName(project=connection.profile.project, table=TABLE)
     session = open_read_session(storage, ReadPlan(table=name, columns=COLUMNS, splits=splits))
@@ -72,14 +72,14 @@ def raw_bodies(connection: Connection, splits: int | None = None) -> int:
 
 
 def same_rows(ours: pa.Table, theirs: pa.Table) -> None:
-    """Both roads must lead to the same rows; in pandas a NaN is equal to itself."""
+    """Exit unless both tables have the same rows; compares in pandas, where NaN equals NaN."""
     theirs = theirs.select(ours.column_names)
     if not ours.sort_by("id").to_pandas().equals(theirs.sort_by("id").to_pandas()):
         raise SystemExit("bench: odps_nb and pyodps returned different rows")
 
 
 def near(connection: Connection) -> None:
-    """Over loopback, where the service's processor time is the limit for everybody."""
+    """Compare over loopback, where the service's processor time limits all cases."""
     header("tables: 2,048,000 rows × 6 columns of the embedded service, over loopback HTTP")
     client = pyodps_client(connection)
     table = connection.table(TABLE)
@@ -105,7 +105,7 @@ def near(connection: Connection) -> None:
 
 
 def far(connection: Connection) -> None:
-    """Over a line as to a service in another place: what a client makes of it."""
+    """Compare over a simulated network, like that to a remote service."""
     header(f"the same over {ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection")
     profile = connection.profile
     with (

@@ -1,9 +1,9 @@
-"""Rows for a torch model: the loader of ``odps_nb.torch`` beside plain loops that make tensors.
+"""Compares the loader of ``odps_nb.torch`` with plain loops that create tensors.
 
-The loops read the table in its own order, in few large requests; the loader reads shuffled chunks.
-All give batches of 512 rows as tensors of the same numbers. The peer, pyodps' `maxstorage`, reads
-one split after the other. What two workers cost is mostly torch's: a loader of batches that are
-made up, beside it, says how much.
+The loops read the table in order, in a few large requests; the loader reads shuffled chunks. All
+return batches of 512 rows as tensors of the same numbers. The peer, pyodps' `maxstorage`, reads one
+split after another. Most of the cost of two workers is torch's own, which a loader of generated
+batches measures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Batches = Iterator[dict[str, Any]]
 
 
 def tensors(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Cut batches of Arrow into tensors of 512 rows."""
+    """Convert Arrow batches to tensors of 512 rows."""
     import torch
 
     held: list[pa.RecordBatch] = []
@@ -49,7 +49,7 @@ def tensors(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def learnt(batches: Batches) -> tuple[int, int]:
-    """Do as little as can be done with each row: count them, and add something up."""
+    """Do minimal work with each row: count the rows and sum one column."""
     rows = total = 0
     for batch in batches:
         rows += len(batch["id"])
@@ -58,7 +58,7 @@ def learnt(batches: Batches) -> tuple[int, int]:
 
 
 def made_up(rows: int) -> tuple[int, int]:
-    """Let two workers of torch's own DataLoader give as many batches, without reading anything."""
+    """Return as many generated batches from two workers of torch's DataLoader, without reading."""
     import numpy as np
     from torch.utils.data import DataLoader, IterableDataset
 
@@ -75,7 +75,7 @@ def main() -> int:
     with odps_nb.connect("local") as odps:
         scan, client = odps.table(TABLE).read(COLUMNS, partitions=DAYS), pyodps_client(odps)
         header(f"{scan.row_count:,} rows × 2 columns as tensors, batches of {SIZE}, loopback HTTP")
-        # workers that are not forked take their keys from here
+        # workers that are not forked read their keys from here
         os.environ["ODPS_ACCESS_ID"] = odps.profile.access_id or ""
         os.environ["ODPS_ACCESS_KEY"] = odps.profile.as_options()["access_key"]
 
@@ -99,7 +99,7 @@ def main() -> int:
 
         try:
             if not ours(0) == ours(2) == ours(0, batches=False) == plain() == theirs():
-                raise SystemExit("bench: the ways gave different rows")
+                raise SystemExit("bench: the cases returned different rows")
         except MissingDependencyError as error:
             print("  left out: " + ", ".join(explain(error)))
             return 0

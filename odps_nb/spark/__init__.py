@@ -6,7 +6,7 @@
     spark = odps_nb.spark.session()
     frame = odps_nb.spark.read(spark, odps, "orders", partitions=["ds=2024-01-01"])
 
-Names load when they are used, so that importing this needs neither pyspark nor Java.
+Names load on first use, so that importing this package needs neither pyspark nor Java.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def test_a_server_that_is_not_there_is_said_at_once_and_without_the_token(
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("remote", ["http://x/?token=very-secret", "sc://", "sc://x:port/;token=s"])
 def test_an_address_that_makes_no_sense_is_refused(remote: str) -> None:
-    with pytest.raises(ConfigError, match="no address") as caught:
+    with pytest.raises(ConfigError, match="is not the address") as caught:
         odps_nb.spark.session(remote=remote)
     assert "secret" not in f"{caught.value!r}"
 
@@ -204,5 +204,5 @@ def test_a_port_that_is_taken_is_said_before_java_starts() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()
-        with pytest.raises(ConfigError, match="is taken"):
+        with pytest.raises(ConfigError, match="is in use"):
             connect.check_free(held.getsockname()[1])

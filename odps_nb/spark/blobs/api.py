@@ -1,7 +1,7 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
-Bytes that cross into the JVM and back cost six times the work, so `blob_map` fetches and computes
-in one task, which sends on only what the function returns.
+Passing the bytes through the JVM and back takes six times the work, so `blob_map` fetches a blob
+and calls the function in the same task, which sends Spark only what the function returns.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from odps_nb.wire.frames import BlobRecord
 
 NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
-"""Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.
+"""Spark type of a blob with its bytes: `with_blobs` returns it, `odps_nb.spark.write` uploads it.
 
-``data`` is what is stored; the other two may be null. In the schema of `blob_map` it is the type
-of a column for which the function returns `odps_nb.NewBlob` or bytes.
+``data`` is the content; the other two fields may be null. In the schema of `blob_map`, use it for a
+column for which the function returns `odps_nb.NewBlob` or bytes.
 """
 
 
@@ -49,17 +49,17 @@ def blob_map(
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
-    """Return the DataFrame with new columns computed from the blobs that a column refers to.
+    """Add columns to a DataFrame, computed from the blobs that a column refers to.
 
     Parameters
     ----------
     df
         Any DataFrame; all its columns and rows are kept.
     odps
-        Where the blobs are: as in `odps_nb.spark.read`.
+        Connection to the service that stores the blobs, as in `odps_nb.spark.read`.
     ref_column
-        The column of blob references, as a read gives them. Where it is null, `fn` is not called
-        and the new columns are null.
+        The column of blob references, as returned by a read. If a reference is null, `fn` is not
+        called and the new columns are null.
     fn
         Called on an executor, once per row and attempt of its task (``spark.task.maxFailures``),
         with ``data``, ``mime_type`` and ``file_name`` of one verified blob. Returns a dict (absent
@@ -69,11 +69,11 @@ def blob_map(
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     on_error
-        What happens to a row whose blob is unknown, damaged or too large, for which `fn` raises,
+        What to do with a row whose blob is unknown, damaged or too large, for which `fn` raises,
         or whose values do not fit `schema`. ``"raise"`` ends the job with an error that names the
-        row and its reference. ``"null"`` gives nulls for its new columns. Any other text is the
-        name of one more string column for the error of such a row. A service that does not respond
-        or refuses the keys ends the job in any case.
+        row and its reference. ``"null"`` sets its new columns to null. Any other text is the name
+        of an additional string column that holds the error of the row. The job always fails if the
+        service does not respond or refuses the keys.
     compression
         Content coding of the blobs in transit.
     progress
@@ -82,11 +82,11 @@ def blob_map(
     Raises
     ------
     ArgumentError
-        No such column, a new column has the name of an old one, or an argument makes no sense.
+        No such column, a new column has the name of an existing one, or an argument is invalid.
     ConfigError
         `odps` is ``None``, and the environment names no service.
     ConversionError
-        The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
+        The reference column is neither text nor bytes; in a task, a value of `fn` does not fit.
     LimitExceededError
         In a task: `fn` returned a value of more than 256 MB.
 
@@ -118,7 +118,7 @@ def with_blobs(
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
-    """Return the DataFrame with the blobs themselves as a new column, for small ones.
+    """Add a column that holds the blobs themselves; meant for small blobs.
 
     The column is of type `NEW_BLOB`: ``blob.data`` has the bytes, and it can be written into a BLOB
     column. Every byte passes through the JVM; for a Python function over blobs, `blob_map` is
@@ -127,16 +127,16 @@ def with_blobs(
     Parameters
     ----------
     df, odps, ref_column, on_error, compression, progress
-        As in `blob_map`. Where the reference is null, the new column is.
+        As in `blob_map`. If the reference is null, so is the new column.
     column
         Name of the new column.
     max_blob_bytes
-        The largest blob that is taken, 256 MB at most.
+        Maximum size of a blob in bytes, up to 256 MB.
 
     Raises
     ------
     ArgumentError
-        No such column, the new one is there already, or an argument is out of bounds.
+        No such column, the new column exists already, or an argument is out of bounds.
     ConversionError
         The reference column is neither text nor bytes.
     LimitExceededError
@@ -157,8 +157,8 @@ def with_blobs(
         raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
             argument="max_blob_bytes",
-            hint=f"rows of Spark hold {format_bytes(LARGEST_VALUE)} in a value at most here; "
-            "odps_nb.spark.blob_map takes larger blobs",
+            hint="use odps_nb.spark.blob_map for larger blobs; a value in a Spark row has at most "
+            f"{format_bytes(LARGEST_VALUE)}",
         )
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
@@ -181,14 +181,14 @@ def _mapped(
     on_error: str,
     progress: Progress,
 ) -> DataFrame:
-    """Append the columns that tasks compute; ``option`` is the argument that names them."""
+    """Append the columns computed by tasks; ``option`` is the argument that names them."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.spark.tasks.types import arrow_schema
 
     check_dataframe(df)
-    # A null reference makes nulls, whatever the schema promises.
+    # A null reference makes the new columns null, even if the schema says NOT NULL.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
     index = _checked_column(df.schema, ref_column, added, option)
     error_column = _error_column(on_error)
@@ -217,12 +217,12 @@ def _mapped(
 
 
 def _error_column(on_error: str) -> str | None:
-    """Check `on_error`; return the column of error texts, if there is one."""
+    """Check `on_error`; return the name of the error column, or ``None`` without one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
-            f"on_error is {on_error!r}",
+            f"on_error is {on_error!r}, which is not allowed",
             argument="on_error",
-            hint="'raise', 'null', or the name of a new column for the text of the error",
+            hint="pass 'raise', 'null', or the name of a new column for the text of the error",
         )
     return None if on_error in ("raise", "null") else on_error
 
@@ -233,14 +233,14 @@ def _checked_column(schema: StructType, name: str, added: StructType, option: st
         raise ArgumentError(
             f"the DataFrame has no column {name!r}",
             argument="ref_column",
-            hint=f"its columns are: {', '.join(schema.names)}",
+            hint=f"use one of its columns: {', '.join(schema.names)}",
         )
     _require_new(added.names, schema, option)
     index = names.index(name.casefold())
     kind = schema.fields[index].dataType.typeName()
     if kind not in ("string", "binary"):
         raise ConversionError(
-            f"column {name!r} holds no blob references",
+            f"column {name!r} does not hold blob references",
             column=name,
             source_type=kind,
             target_type="string",
@@ -252,7 +252,7 @@ def _require_new(names: Iterable[str], schema: StructType, option: str) -> None:
     known = {field.name.casefold() for field in schema.fields}
     if twins := [one for one in names if one.casefold() in known]:
         raise ArgumentError(
-            f"the DataFrame has a column {twins[0]!r} already",
+            f"the DataFrame already has a column {twins[0]!r}",
             argument=option,
             hint="give the new column another name, or drop the old one first",
         )

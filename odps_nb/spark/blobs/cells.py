@@ -1,4 +1,4 @@
-"""What `blob_map` makes of one row: values of Arrow columns, or the error that names it. Pure."""
+"""Converts the results of `blob_map` for one row to Arrow values, or to an error. Does no I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
         if strange := row.keys() - set(schema.names):
             raise ConversionError(
                 f"the function returned {sorted(map(str, strange))[0]!r}, which is not a column",
-                hint=f"the columns are: {', '.join(schema.names)}",
+                hint=f"return only these columns: {', '.join(schema.names)}",
             )
         return [row.get(name) for name in schema.names]
     if isinstance(row, tuple) and len(row) == len(schema):
@@ -45,7 +45,7 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
 
 
 def cell_of(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as Arrow takes it: new blobs as structs, also inside of lists and structs."""
+    """Convert a value for Arrow: new blobs become structs, also inside lists and structs."""
     if isinstance(value, NewBlob):
         described = _described(value)
         return {n: v for n, v in described.items() if not pt.is_struct(kind) or n in kind.names}
@@ -63,7 +63,7 @@ def cell_of(value: Any, kind: pa.DataType) -> Any:
 def _described(blob: NewBlob) -> dict[str, Any]:
     from odps_nb.access.writing.blob_cells import content_of
 
-    content = content_of(blob, None)  # type: ignore[arg-type]  # a new blob is no copy
+    content = content_of(blob, None)  # type: ignore[arg-type]  # a NewBlob is never copied
     data = content.data
     if isinstance(data, Path):
         data = data.read_bytes()
@@ -84,25 +84,25 @@ def size_of(value: Any) -> int:
 
 
 def array_of(values: list[Any], field: pa.Field) -> pa.Array:
-    """Return the values of a column."""
+    """Return a column's values as an Arrow array; raise `ConversionError` if they do not fit."""
     try:
         fitted = fit_objects(values, odps_type(field.type), for_write=False)
         return fitted if fitted.type.equals(field.type) else fitted.cast(field.type)
     except ValueMisfit as error:
         first = error.found[0]
         reason = f"{field.name}{first.path} = {first.value}: {first.reason}"
-    except pa.ArrowInvalid as error:  # nanoseconds, which Spark does not have
+    except pa.ArrowInvalid as error:  # e.g. nanoseconds, which Spark does not support
         reason = str(error)
     raise ConversionError(
-        f"the function's values for {field.name!r} do not fit: {reason}",
+        f"the function's values for {field.name!r} do not fit the schema: {reason}",
         column=field.name,
         target_type=str(field.type),
-        hint="return what the schema says; a NewBlob is of type odps_nb.spark.NEW_BLOB",
+        hint="return the types of the schema; declare NewBlob columns as odps_nb.spark.NEW_BLOB",
     )
 
 
 def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
-    """Return the places of the values that do not fit a column, each with its error."""
+    """Return the indexes of the values that do not fit a column, each with its error."""
     found = {}
     for place, value in enumerate(values):
         try:
@@ -114,9 +114,9 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRow:
-    """A row as errors name it; file name and request id are known once its blob has arrived.
+    """A row as named in errors; file name and request id are known once its blob has arrived.
 
-    ``row`` counts from 0 in ``task``, which is Spark's partition, if there is one.
+    ``row`` counts from 0 within ``task``, Spark's partition number (``None`` outside Spark).
     """
 
     row: int
@@ -131,13 +131,13 @@ class BlobRow:
         return " · ".join([row, f"reference {shown!r}", *self.of_blob()])
 
     def of_blob(self) -> list[str]:
-        """Return what is known of the blob that arrived."""
+        """Return the file name and request id of the blob, as far as they are known."""
         file = [] if not self.file_name else [f"file {self.file_name!r}"]
         return file + ([] if not self.request_id else [f"request id {self.request_id}"])
 
 
 class Made(NamedTuple):
-    """What the function made for one row, or why there is nothing; a null has no place."""
+    """The function's result for one row, or an error; ``place`` is ``None`` for null references."""
 
     row: Row = None
     place: BlobRow | None = None
@@ -145,7 +145,7 @@ class Made(NamedTuple):
 
 
 def error_text(error: Exception, place: BlobRow | None) -> str:
-    """Return what an error column holds: what failed in one line, with file name and request id."""
+    """Return the text for an error column: one line with the error, file name and request id."""
     told = [explain(error)[0]]
     if request_id := getattr(error, "request_id", None):
         told.append(f"request id {request_id}")

@@ -1,7 +1,7 @@
 """`map_batches`: the task side of `blob_map` and `with_blobs`.
 
-Blobs are fetched many at a time, handed to a function one by one as they arrive, and what it
-returns is sent on before it fills the memory.
+Blobs are fetched concurrently and passed to the function one by one as they arrive. Its results are
+sent to Spark in batches of limited size.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_VALUE", "BlobTask", "Row", "map_batches"]
 
 REFERENCES_PER_REQUEST = 64
-#: Bytes of blobs that may wait here for the function, and of those kept for a later row.
+#: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows, and bytes of results, that are sent on together; and what no batch exceeds unless a
+#: Rows and bytes of results after which a batch is sent. A batch exceeds these limits only if a
 #: single row does.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000
-#: Bytes of one value in a row of Spark. A value of 1 GB was seen to end the JVM, and half of it
-#: to take a dozen seconds.
+#: Maximum bytes of one value in a Spark row. In tests a value of 1 GB crashed the JVM, and one of
+#: 500 MB took 12 seconds.
 LARGEST_VALUE = 256_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobTask:
-    """What a task needs; pickled with the function that it calls.
+    """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the largest blob in bytes that is fetched, ``None`` for any. With ``goes_on`` a
-    row that fails is a row of nulls, with its error in the ``error_column``, the last of ``whole``.
+    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, a
+    failing row gets nulls, and its error goes to ``error_column``, the last column of ``whole``.
     """
 
     profile: TaskProfile
@@ -75,7 +75,7 @@ class BlobTask:
 
 
 def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Append the computed columns to every batch, in order; runs in a task."""
+    """Append the computed columns to every batch, in input order; runs in a task."""
     with (
         task_errors(f"blobs of column {task.name!r}"),
         counted(task.counter) as tracker,
@@ -95,7 +95,7 @@ def _partition() -> int | None:
 
 
 class _Resources(NamedTuple):
-    """Resources of a running task, and its number."""
+    """Open resources of a running task, and its partition number."""
 
     task: BlobTask
     storage: StorageClient
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough; its input columns may be large, too."""
+    """Halve a batch until it is small enough, because its input columns may be large, too."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -133,7 +133,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _rows(
     resources: _Resources, tokens: list[str | None], first: int
 ) -> Generator[Made, None, None]:
-    """Call the function for every reference, in order; rows count from ``first``."""
+    """Call the function for every reference, in order; ``first`` is the number of the first row."""
     wanted = [token for token in tokens if token is not None]
     with contextlib.closing(_records(resources, wanted)) as records:
         for number, token in enumerate(tokens, first):
@@ -143,7 +143,7 @@ def _rows(
             place = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
-            except OdpsNbError as error:  # of the service: no row is to blame
+            except OdpsNbError as error:  # from the service, not caused by a row
                 error.add_note(f"waiting for {place}")
                 raise
             yield _made(resources.task.fn, record, place)
@@ -159,14 +159,14 @@ def _made(
         return Made(fn(record), place)
     except CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever the function raises
+    except Exception as error:  # noqa: BLE001  the user's function may raise anything
         return Made(place=place, error=error)
 
 
 def _records(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Iterate over one blob per reference; one is fetched again only if too much is kept."""
+    """Yield one blob per reference; repeated references reuse blobs kept in memory if they fit."""
     left = Counter(tokens)
     kept: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()
@@ -195,7 +195,7 @@ def _held(record: BlobRecord | OdpsNbError) -> int:
 def _fetch(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Iterate over one blob per distinct reference, in order, or the error about it."""
+    """Yield the blob of each distinct reference, in order, or the error of its fetch."""
     from odps_nb.client.blob.many import iter_blobs_or_errors
     from odps_nb.client.blob.response import MAX_BLOB
 
@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for one in fetched:
             if tracker is not None and isinstance(one, OdpsNbError):
-                tracker.add(items=1)  # it is done with
+                tracker.add(items=1)  # a failed fetch counts as done
             if isinstance(one, LimitExceededError) and one.limit == task.largest:
                 yield _too_large(task, one)
             else:
@@ -221,20 +221,20 @@ def _fetch(
 
 
 def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
-    size = "is" if error.actual is None else f"has {format_bytes(error.actual)}, which is"
+    size = "is" if error.actual is None else f"has {format_bytes(error.actual)} and is"
     return LimitExceededError(
-        f"a blob of column {task.name!r} {size} more than max_blob_bytes="
+        f"a blob of column {task.name!r} {size} larger than max_blob_bytes="
         f"{format_bytes(task.largest or 0)}",
         limit=error.limit,
         actual=error.actual,
-        hint="work on large blobs where they are fetched, with odps_nb.spark.blob_map, or raise "
-        f"max_blob_bytes (to {format_bytes(LARGEST_VALUE)} at most)",
+        hint="process large blobs inside the tasks with odps_nb.spark.blob_map, or raise "
+        f"max_blob_bytes (up to {format_bytes(LARGEST_VALUE)})",
         request_id=error.request_id,
     )
 
 
 class _Results:
-    """Buffers rows that the function returned until they are sent."""
+    """Buffers rows that the function returned until a batch is sent."""
 
     def __init__(self, task: BlobTask, tracker: ProgressTracker | None) -> None:
         self.task, self.tracker = task, tracker
@@ -257,7 +257,7 @@ class _Results:
         if error is None:
             try:
                 cells = self._cells(made.row)
-            except Exception as caught:  # noqa: BLE001  e.g. of a file that a NewBlob names
+            except Exception as caught:  # noqa: BLE001  e.g. a file named by a NewBlob is missing
                 error = caught
         if error is not None:
             cells = [None] * len(self.columns)
@@ -278,7 +278,7 @@ class _Results:
         return cells
 
     def _failed(self, error: Exception, place: BlobRow | None) -> str:
-        """Return the text of an error that the task survives; raise any other."""
+        """Return the text for the error column; raise the error if ``on_error`` is ``"raise"``."""
         if not self.task.goes_on:
             if place is not None:
                 error.add_note(str(place))
@@ -314,8 +314,8 @@ class _Results:
 
 def _too_much(name: str, size: int) -> LimitExceededError:
     return LimitExceededError(
-        f"the function returned {format_bytes(size)} for {name!r}; a value of Spark is "
-        f"{format_bytes(LARGEST_VALUE)} at most here",
+        f"the function returned {format_bytes(size)} for {name!r}; the maximum for a value "
+        f"in a Spark row is {format_bytes(LARGEST_VALUE)}",
         limit=LARGEST_VALUE,
         actual=size,
         hint="return less, or write large blobs without Spark: odps.table(…).write(…)",

@@ -1,4 +1,4 @@
-"""Silences warnings and an error log of pyspark that tell the user nothing new."""
+"""Silences redundant warnings and an error log of pyspark and Java."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextlib.contextmanager
 def without_pandas_notice() -> Iterator[None]:
-    """Hide pyspark's notice about pandas 3 where only Arrow is used."""
+    """Hide pyspark's notice about pandas 3 around code that only uses Arrow."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
@@ -32,11 +32,11 @@ def without_pandas_notice() -> Iterator[None]:
 def without_java_notice() -> Iterator[None]:
     """Hide Java's notice about incubator modules, which a notebook shows as a red box.
 
-    A JVM that is started inside keeps the pipe; all of its other lines pass through.
+    A JVM started inside the block keeps the pipe as its stderr; all other lines pass through.
     """
     try:
         outside = os.dup(_STDERR)
-    except OSError:  # no stderr at all: nothing to keep clean
+    except OSError:  # no stderr: nothing to filter
         yield
         return
     reading, writing = os.pipe()
@@ -62,8 +62,8 @@ def _pass_on(reading: int, outside: int) -> None:
 def be_quiet(spark: SparkSession) -> None:
     """Hide pyspark's notice about pandas 3 and its JSON logs of failed queries until ``stop()``.
 
-    The filter is appended, so that any other for the notice wins. Only the log handler that pyspark
-    adds is silenced.
+    The filter is appended, so that any other filter for the notice takes precedence. Only the log
+    handler that pyspark adds is silenced.
     """
     from pyspark.logger import PySparkLogger
 
@@ -78,7 +78,7 @@ def be_quiet(spark: SparkSession) -> None:
     def stop_and_undo() -> None:
         vars(spark).pop("stop", None)
         for one in added:
-            with contextlib.suppress(ValueError):  # it was reset meanwhile
+            with contextlib.suppress(ValueError):  # the filters were reset meanwhile
                 warnings.filters.remove(one)  # type: ignore[attr-defined]  # a list, in fact
         for handler, level in levels.items():
             handler.setLevel(level)
@@ -89,7 +89,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide the warnings about our settings that a local Connect server took at its start."""
+    """Hide the warnings about settings that a local Connect server has applied at startup."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
@@ -99,10 +99,10 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Keep pyspark from logging as JSON a query error that it also raises, in this thread."""
+    """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
     from pyspark.logger import PySparkLogger
 
-    # of pyspark's own class, which takes more arguments: the first caller decides it
+    # use pyspark's logger class, which the first getLogger call must choose
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

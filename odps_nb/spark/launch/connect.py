@@ -1,4 +1,4 @@
-"""Checks what a Spark Connect session needs, and which kind a session is."""
+"""Checks the requirements of a Spark Connect session, and tells classic from Connect sessions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PORT = 15002
-#: The server of ``remote="local"`` would listen on every address of the machine otherwise, and
-#: tell every two seconds only how many tasks are done.
+#: By default, the server of ``remote="local"`` listens on all addresses of the machine, and
+#: reports task progress only every two seconds.
 SERVER = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.progress.reportInterval": "500ms",
 }
 
 _REDACTION = "spark.sql.redaction.string.regex"
-#: Options with keys as the text of a plan shows them, which the server of Connect logs.
+#: Matches options that hold keys in the text of a plan, which the Connect server logs.
 _KEYS = r'key: "(?i:access_id|access_key|sts_token|bearer_token|app_id|app_key)"\s+value: "[^"]*"'
 _ANSWER = 10.0
 
@@ -42,9 +42,9 @@ def check_connect() -> None:
 
 
 def check_server(url: str) -> None:
-    """Raise if nothing listens at the address of a remote session: pyspark would try for minutes.
+    """Raise if nothing listens at the address of a remote session; pyspark would retry for minutes.
 
-    Only a refusal counts: behind a proxy a name may be unknown here.
+    Only a refused connection is an error: behind a proxy the name may not resolve here.
     """
     host, port = _address(url)
     try:
@@ -68,7 +68,7 @@ def _address(url: str) -> tuple[str, int]:
         host, port = None, None
     if not url.startswith("sc://") or not host:
         raise ConfigError(
-            "remote is no address of a Spark Connect server",
+            "remote is not the address of a Spark Connect server",
             option="remote",
             hint="write remote='sc://host:15002', or remote='local[2]' for one on this machine",
         )
@@ -76,21 +76,21 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def check_free(port: int = PORT) -> None:
-    """Raise if the port of a local server is taken: pyspark uses only this one."""
+    """Raise if the port of a local server is in use; pyspark cannot use another one."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise ConfigError(
-                f"port {port} is taken, and pyspark starts its Connect server on no other",
+                f"port {port} is in use, and pyspark can start its Connect server on no other port",
                 option="remote",
                 hint="stop the other session, or leave out remote= for a Spark without Connect",
             ) from None
 
 
 def remote_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those of our defaults that a session may set on a remote server."""
+    """Return the subset of our default settings that a session may set on a remote server."""
     return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
 
 
@@ -100,7 +100,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def hide_keys(spark: SparkSession) -> None:
-    """Make a Connect session redact keys in plans, which hold the options of ``spark.read``."""
+    """Make a Connect session redact keys in plans, which show the options of ``spark.read``."""
     if not is_connect(spark):
         return
     known = spark.conf.get(_REDACTION, "") or ""
@@ -119,11 +119,11 @@ def check_dataframe(df: object) -> None:
 
 
 def _check(argument: str, value: object, wanted: str, has: str) -> None:
-    # by its own class: an import of Spark Connect's needs packages that not everybody has
+    # by the module of its class: importing Spark Connect needs packages that may be missing
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(
             f"{argument} is a {type(value).__name__}, not {wanted}",
             argument=argument,
-            hint=f"the order of arguments is ({argument}, odps, …)",
+            hint=f"pass the arguments in this order: ({argument}, odps, …)",
         )

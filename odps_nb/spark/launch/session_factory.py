@@ -1,7 +1,7 @@
 """`session`: starts a Spark session configured for notebooks.
 
-Each default setting prevents a known failure: workers that run another Python, a driver that
-binds to a VPN address, secrets in the event log.
+The default settings prevent known failures, such as workers that run another Python, a driver that
+binds to a VPN address, or secrets in the event log.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ def session(
     Parameters
     ----------
     master
-        Spark master; by default that of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
+        Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
     remote
         Spark Connect instead of a master: ``"sc://host:15002"``, or ``"local[2]"`` for a server
-        on this machine, which listens on loopback only. By default that of ``SPARK_REMOTE``.
-        odps_nb must be installed where the server's Python workers run. A server elsewhere takes
-        settings of ``spark.sql`` only.
+        on this machine, which listens on loopback only. Default: the value of ``SPARK_REMOTE``.
+        odps_nb must be installed where the server's Python workers run. A server on another
+        machine accepts only ``spark.sql`` settings.
     quiet
-        Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its log of
-        a failed query as JSON. ``spark.stop()`` undoes this. Default: show all three.
+        Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
+        log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
     conf
-        Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
-        underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
-        in Spark's UI, event log and process list.
+        Spark settings, which override ours: ``**{"spark.executor.memory": "2g"}``, or with
+        underscores, ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
+        in Spark's UI, its event log and the process list.
 
     Returns
     -------
     pyspark.sql.SparkSession
-        A session that is already active is returned as it is, and the arguments are ignored. You
-        stop it (``spark.stop()``). On this machine its Python workers are forked from
-        `odps_nb.spark.launch.worker_daemon`.
+        If a session is already active, it is returned unchanged and the arguments are ignored. The
+        caller stops the session (``spark.stop()``). With a local master its Python workers are
+        forked from `odps_nb.spark.launch.worker_daemon`.
 
     Raises
     ------
     MissingDependencyError
-        No pyspark 4.0 or newer, or no Java 17 or newer (which a server elsewhere does not need).
+        No pyspark 4.0 or newer, or no Java 17 or newer (not needed with a remote server).
     ConfigError
-        A setting's name is not one of Spark's, or both a master and a remote are named.
+        A name is not a Spark setting, or both a master and a remote are given.
     ConnectError
         No server listens at `remote`.
 
@@ -98,7 +98,7 @@ def session(
         raise ArgumentError(
             f"master is a {type(master).__name__}, not text",
             argument="master",
-            hint="for example session('local[2]'); a connection goes to read, sql and write",
+            hint="pass text, e.g. session('local[2]'); pass a connection to read, sql or write",
         )
     if (running := _running()) is not None:
         return running
@@ -107,10 +107,10 @@ def session(
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
         raise ConfigError(
-            "both a master and a remote are named",
+            "both a master and a remote are given",
             option="remote",
-            hint="a session has either a cluster of its own (master) or a server (remote); leave "
-            "one out, or unset SPARK_REMOTE",
+            hint="pass only one of them, or unset SPARK_REMOTE: a session uses either a cluster "
+            "(master) or a Spark Connect server (remote)",
         )
     if remote:
         check_connect()
@@ -124,24 +124,24 @@ def session(
         master = master or os.environ.get(_MASTER) or "local[*]"
         builder = SparkSession.builder.master(master)
     java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
+    os.environ["JAVA_HOME"] = str(java.home)  # Spark's launcher reads only this
     os.environ.update(_environment(master, os.environ))
     return _made(builder, defaults(master), chosen, quiet=quiet)
 
 
 def _running() -> SparkSession | None:
-    """Return the session of this thread, or else of this process, classic or Connect."""
+    """Return the active session of this thread, or else of this process, classic or Connect."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     kinds: list[type[SparkSession]] = [SparkSession]
     if connected := sys.modules.get("pyspark.sql.connect.session"):
-        kinds.append(connected.SparkSession)  # made by its own builder, the other knows none
+        kinds.append(connected.SparkSession)  # the classic class does not know these
     for kind in kinds:
-        with contextlib.suppress(PySparkRuntimeError):  # says that there is none
+        with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
             found = kind.active()
-            # pyspark remembers a session whose context was stopped without it
+            # pyspark keeps a session active even after its context was stopped
             if is_connect(found) or SparkContext._active_spark_context is not None:
                 return found
     return None
@@ -189,12 +189,12 @@ def defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTION,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # A task that is cancelled while it waits for the service is killed two seconds after
-        # that plus this, and only then are its connections closed; Spark's own value is two more.
+        # A task cancelled while it waits for the service is killed after two seconds plus this
+        # value, and its connections stay open until then. Spark's default is 2 s.
         "spark.python.task.killTimeout": "500ms",
     }
     zone = local_zone(os.environ)
-    if zone:  # said aloud, so that executors in another zone agree with the notebook
+    if zone:  # set explicitly, so that executors in another zone use it, too
         settings["spark.sql.session.timeZone"] = zone
     if is_local(master):
         settings |= {
@@ -203,13 +203,13 @@ def defaults(master: str) -> dict[str, str]:
             **SERVER,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
-        if _is_installed():  # else only this process finds us, and no worker would start
+        if _is_installed():  # otherwise workers cannot import the module and fail to start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
-        if sys.platform == "linux":  # reads 17-20 % faster; other systems' paths may be too long
+        if sys.platform == "linux":  # reads 17-20 % faster; elsewhere socket paths may be too long
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
-        # Shuffles of a notebook are small; 200 of Spark's tasks would be mostly starting up.
+        # Shuffles in notebooks are small; Spark's default of 200 tasks would mostly be overhead.
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * (os.cpu_count() or 1)))
     return settings
 
@@ -228,7 +228,7 @@ def is_local(master: str) -> bool:
 
 
 def local_zone(environ: Mapping[str, str], link: Path = Path("/etc/localtime")) -> str | None:
-    """Return the IANA name of this machine's time zone; ``None`` where it cannot be told."""
+    """Return the IANA name of this machine's time zone; ``None`` if it cannot be determined."""
     named = environ.get("TZ", "").lstrip(":")
     if "/" in named and not named.startswith("/"):
         return named
@@ -241,9 +241,9 @@ def local_zone(environ: Mapping[str, str], link: Path = Path("/etc/localtime")) 
 
 
 def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> int | None:
-    """Return the bytes of memory that this process may use at most, where known."""
+    """Return the maximum bytes of memory that this process may use; ``None`` if unknown."""
     known = []
-    with contextlib.suppress(AttributeError, ValueError, OSError):  # only POSIX systems tell
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # POSIX only
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in limits:
         try:
@@ -262,8 +262,8 @@ def _heap(memory: int | None) -> str:
 
 
 def _environment(master: str, environ: Mapping[str, str]) -> dict[str, str]:
-    # Workers run `python3` of PATH unless told; a kernel in a venv that is not activated would
-    # get workers without pyarrow. On one machine no other Python can be right.
+    # By default, workers run `python3` from PATH, which may lack pyarrow if the kernel's venv is
+    # not activated. With a local master, the driver's Python is always the right one.
     if not is_local(master):
         return {"PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON") or sys.executable}
     return {

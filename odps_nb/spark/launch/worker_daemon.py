@@ -1,7 +1,7 @@
-"""Starts PySpark's worker daemon with what our tasks import already imported.
+"""Starts PySpark's worker daemon with the modules of our tasks already imported.
 
-The daemon forks each Python worker, which saves each new one 0.6 s of imports. `session` names it
-by ``spark.python.daemon.module`` where driver and executors share this machine.
+The daemon forks each Python worker, which saves each new worker 0.6 s of imports. `session` sets
+``spark.python.daemon.module`` to this module if driver and executors share this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
-#: What tasks of ours import, some of it at their first row only: pyarrow takes pandas then.
+#: Modules that our tasks import, some only at the first row (pyarrow imports pandas then).
 LOADED = (
     "pandas",
     "pyspark.worker",
@@ -29,7 +29,7 @@ LOADED = (
 
 
 def _print_error() -> None:
-    """Print the error that ends a worker, unless Spark did not want its remaining rows."""
+    """Print the error that ends a worker, unless Spark stopped reading its rows early."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 
@@ -37,8 +37,8 @@ def _print_error() -> None:
 if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
-    gc.freeze()  # the collection after every task need not walk over what is imported
-    # Only the daemon's own use of it, in its own process.
+    gc.freeze()  # excludes the imported modules from the collection after every task
+    # Replaces traceback in the daemon's module only.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

@@ -1,7 +1,7 @@
-"""Gives activities a counter, and watches the actions that this package runs itself.
+"""Gives activities a counter, and shows and interrupts the actions that this package runs.
 
-One way for a Spark of this process and for Spark Connect: a tag on what the thread starts, by
-which it is interrupted. Connect has no accumulators, so only its number of tasks is shown there.
+Classic sessions and Spark Connect work alike: the jobs of a thread get a tag, by which they can be
+interrupted. Connect has no accumulators, so only its number of tasks is shown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger("odps_nb")
 
 
 def counter_of(spark: SparkSession, activity: Activity, progress: Progress) -> TaskCounter | None:
-    """Return where the tasks of an activity count; ``None`` where nothing would show it."""
+    """Return the counter for the tasks of an activity; ``None`` if no progress display uses it."""
     if is_connect(spark) or listener_of(progress) is silent:
         return None
     return runs_of(spark.sparkContext).counter(activity, partial(listener_of, progress))
@@ -53,15 +53,15 @@ def watched(
     activity: Activity | None = None,
     seen: bool = True,
 ) -> Iterator[TaskCounter | None]:
-    """Run a Spark action with progress; an interrupt or `cancel` ends what this thread started.
+    """Run a Spark action with progress; an interrupt or `cancel` stops the jobs of this thread.
 
-    With ``activity``, what the action itself does, only what its counter counts goes to `tracker`.
-    Without it, `tracker` gets the reads of all DataFrames of `odps_nb.spark` in the action. Unless
-    ``seen``, nothing is counted.
+    With ``activity``, `tracker` receives only the figures of that activity. Without it, `tracker`
+    receives the figures of all DataFrames of `odps_nb.spark` that the action reads. If ``seen`` is
+    false, nothing is counted.
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
-    tracker.count_tasks(0, 0)  # nothing moves before a task has finished, and that is no pause
+    tracker.count_tasks(0, 0)  # no figures arrive before the first task ends; do not report a stall
     tag = f"{TAG}{secrets.token_hex(8)}"
     operation = _Operation(spark, tag, tracker)
     with contextlib.ExitStack() as stack:
@@ -74,7 +74,7 @@ def watched(
         try:
             yield counter
         except BaseException as error:
-            # After an error the operation has ended. What is interrupted may be about to begin.
+            # After an error the operation has ended; after an interrupt it may still be starting.
             if not isinstance(error, Exception):
                 operation.stop()
             if cancel.cancelled:
@@ -83,12 +83,12 @@ def watched(
 
 
 class _Operation:
-    """What one thread starts inside of `tagged`."""
+    """The Spark jobs that one thread starts inside `tagged`."""
 
     def __init__(self, spark: SparkSession, tag: str, tracker: ProgressTracker) -> None:
         self._spark, self._tag, self._tracker = spark, tag, tracker
-        # A tag of a classic session is known in the thread that has set it only, one of its jobs
-        # in all.
+        # In a classic session, a session tag is visible only to the thread that has set it; a
+        # tag of the context's jobs is visible to all threads.
         context: Any = None if is_connect(spark) else spark.sparkContext
         self._add = spark.addTag if context is None else context.addJobTag
         self._remove = spark.removeTag if context is None else context.removeJobTag
@@ -105,7 +105,7 @@ class _Operation:
             self._spark.registerProgressHandler(told)
         try:
             yield
-            if self._tasks:  # what ended between two looks of the server was not told
+            if self._tasks:  # tasks that ended after the server's last report
                 total = sum(count for _, count in self._tasks.values())
                 self._tracker.count_tasks(total, total)
         finally:
@@ -116,18 +116,18 @@ class _Operation:
             self._remove(self._tag)
 
     def stop(self) -> None:
-        """Interrupt what runs, and what begins until `tagged` is left; returns at once."""
+        """Interrupt running jobs and those started until `tagged` exits; does not block."""
         threading.Thread(target=self._stop, name="odps-nb-interrupt", daemon=True).start()
 
     def _stop(self) -> None:
         from pyspark.errors import PySparkException
 
         try:
-            while True:  # an operation may have been on its way
+            while True:  # an operation may have been starting
                 self._interrupt(self._tag)
                 if self._ended.wait(_AGAIN):
                     return
-        except (PySparkException, ValueError, OSError) as error:  # a session that was stopped
+        except (PySparkException, ValueError, OSError) as error:  # the session was stopped
             _log.debug("nothing is left to interrupt: %s", error)
 
     def _told(
@@ -137,7 +137,7 @@ class _Operation:
         operation_id: str | None,
         done: bool,  # noqa: FBT001
     ) -> None:
-        # The handlers of a session hear of every operation, in the thread that waits for it.
+        # Handlers are called for every operation of the session, in the thread that waits for it.
         if not stages or threading.get_ident() != self._thread:
             return
         self._tasks[operation_id or ""] = (
@@ -149,7 +149,7 @@ class _Operation:
 
 
 def token_of(odps: Connection | Profile | str | None) -> CancelToken:
-    """Return a token for work that begins now, which `Connection.cancel` cancels, too."""
+    """Return a cancel token for new work; `Connection.cancel` cancels it, too."""
     from odps_nb.access.connection import Connection
 
     return odps._storage.operation() if isinstance(odps, Connection) else CancelToken()

@@ -1,7 +1,7 @@
-"""Counts what a task reads, writes or fetches, in an accumulator of Spark's.
+"""Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
-Spark delivers it with a task that has succeeded, before the action returns. Runs on executors, and
-in the processes that plan and commit ``format("odps")``.
+Spark delivers the counts of a task when it has succeeded, before the action returns. Runs on
+executors, and in the processes that plan and commit ``format("odps")``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-#: The figures of a finished task that are added up.
+#: The figures of finished tasks that are summed.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
     *("retries", "resumes"),
 )
-#: Begins the job tags of this package.
+#: Prefix of the job tags of this package.
 TAG = "odps-nb-"
 _TAG = re.compile(rf"{TAG}[0-9a-f]{{16}}")
 _QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
@@ -34,7 +34,7 @@ _QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
 class Activity:
     """A read, write or `blob_map`; Spark may perform it many times.
 
-    One that ``commits`` is over when its commit is (`Ended`).
+    An activity with ``commits`` ends when its commit ends (`Ended`).
     """
 
     operation: Literal["read", "write", "blobs"]
@@ -47,10 +47,10 @@ class Activity:
 
 
 class Part(NamedTuple):
-    """What one finished task has done of an activity.
+    """The share of an activity that one finished task has done.
 
-    ``query`` is Spark's tag of all jobs of a query and ``tag`` ours of an action, each empty where
-    there is none. A part that is computed again has the same stage, partition and number.
+    ``query`` is Spark's tag for the jobs of a query, ``tag`` is our tag for an action; each may be
+    empty. A part that is computed again has the same stage, partition and number.
     """
 
     activity: Activity
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the write of an activity that commits has ended."""
+    """The outcome of a write."""
 
     activity: Activity
     phase: Phase
@@ -77,16 +77,16 @@ class Ended(NamedTuple):
 
 
 class Reports:
-    """Merges values of an accumulator: hands them to ``receive`` in the driver.
+    """Merges values of an accumulator by passing them to ``receive`` in the driver.
 
-    It is an ``AccumulatorParam`` of PySpark, which this module does without until it is used.
+    Implements PySpark's ``AccumulatorParam`` without importing pyspark.
     """
 
     def __init__(self, receive: Callable[[list[Part | Ended]], None] | None = None) -> None:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type[Reports], tuple[()]]:
-        return Reports, ()  # elsewhere, values are only collected
+        return Reports, ()  # on executors, values are only collected
 
     def zero(self, value: list[Part | Ended]) -> list[Part | Ended]:
         """Return an empty value."""
@@ -102,7 +102,7 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounter:
-    """Where the tasks of an activity count; travels inside the pickled function of a task."""
+    """Counter for the tasks of one activity; pickled together with the function of a task."""
 
     reports: Accumulator[list[Part | Ended]]
     listener: int
@@ -113,7 +113,7 @@ class TaskCounter:
         return dataclasses.replace(self, activity=activity)
 
     def ended(self, phase: Phase, *, rows: int = 0, message: str = "") -> None:
-        """Report how a write has ended."""
+        """Report the outcome of a write."""
         self.reports.add([Ended(self.activity, phase, rows, message)])
 
 
@@ -121,14 +121,14 @@ class TaskCounter:
 def counted(
     counter: TaskCounter | None, *, part: int | None = None
 ) -> Iterator[ProgressTracker | None]:
-    """Count the work of a task on a split, by default Spark's partition; ``None``: not shown."""
+    """Count a task's work on ``part`` (default: Spark's partition); no-op without a counter."""
     if counter is None:
         yield None
         return
     tracker = ProgressTracker(counter.activity.operation, counter.activity.title)
     try:
         yield tracker
-    except GeneratorExit:  # the rest of the rows is not wanted
+    except GeneratorExit:  # Spark does not need the remaining rows
         counter.reports.add([_part(counter, part, tracker.snapshot())])
         raise
     counter.reports.add([_part(counter, part, tracker.snapshot())])

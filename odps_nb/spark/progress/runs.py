@@ -1,8 +1,8 @@
-"""Shows the Spark actions over our reads, writes and blob maps: one run for each.
+"""Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
-A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`); the
-number of tasks is asked of Spark's ``statusTracker``. A task that is computed again in its stage
-replaces its figures; rows that are read in two stages (a sort samples them first) count twice.
+A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`);
+Spark's ``statusTracker`` reports the number of tasks. If a task is computed again in its stage, its
+figures are replaced; rows read in two stages (a sort samples them first) count twice.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from odps_nb.spark.progress.counting import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: Listeners that are known; the oldest one is forgotten.
+#: Maximum number of listeners to keep; the oldest one is dropped.
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds from the last finished task until a run without active stages is over
-_UNLISTED = 5.0  # Spark forgets the oldest stages, too
+_UNLISTED = 5.0  # seconds until an unlisted stage counts as dropped by Spark, not as new
 _SETTLE = 1.0
-_FAILED = "the Spark job failed; its error says why"
+_FAILED = "the Spark job failed; see its error"
 
 _log = logging.getLogger("odps_nb")
 _RUNS: weakref.WeakKeyDictionary[SparkContext, Runs] = weakref.WeakKeyDictionary()
 
 
 def runs_of(context: SparkContext) -> Runs:
-    """Return the runs of a context."""
+    """Return the `Runs` of a context, created on first use."""
     runs = _RUNS.get(context)
     if runs is None:
         runs = _RUNS[context] = Runs(context)
-        weakref.finalize(context, runs.close)  # at exit, too: a card must not stay half drawn
+        weakref.finalize(context, runs.close)  # also at exit, so that cards are completed
     return runs
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """One action. The caller ends the tracker of a run that is not ``owned``."""
+    """The progress of one action. If it is not ``owned``, the caller ends its tracker."""
 
     tracker: ProgressTracker
     owned: bool = False
@@ -79,7 +79,7 @@ class _Run:
         return self.activity is not None and self.activity.commits
 
     def performs(self, part: Part) -> bool:
-        """Whether a part is of this action over an activity."""
+        """Whether a part belongs to this action."""
         if self.activity is None or self.activity.key != part.activity.key:
             return False
         return self.query == part.query and (bool(part.query) or part.stage in self.stages)
@@ -117,7 +117,7 @@ class Runs:
         reports: Any = Reports(lambda more: (take := receive()) and take(more))
         self._reports = context.accumulator([], reports)
         self._lock, self._home = threading.RLock(), Home()
-        self._starting = threading.Lock()  # never held for long: Spark waits for it
+        self._starting = threading.Lock()  # held briefly only: Spark's scheduler waits for it
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._inbox: deque[Part | Ended] = deque()
@@ -128,7 +128,7 @@ class Runs:
         self._detach: Callable[[], None] | None = None
 
     def counter(self, activity: Activity, listener: MakesListener) -> TaskCounter:
-        """Return where the tasks of an activity count; ``listener`` makes one for each action."""
+        """Return the counter for an activity; ``listener`` makes a progress listener per action."""
         with self._lock:
             if self._detach is None:
                 self._detach = after_cell(self.settle)
@@ -145,7 +145,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Send to a tracker what the activity counts, or all that runs in jobs with the tag."""
+        """Send a tracker the figures of an activity, or (``None``) of all jobs with the tag."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)
@@ -155,16 +155,16 @@ class Runs:
         finally:
             with self._lock:
                 self._take()
-                with contextlib.suppress(Exception):  # a Spark that was stopped says nothing
+                with contextlib.suppress(Exception):  # Spark may have been stopped
                     self._count_tasks(run)
                 self._running.remove(run)
                 if counter is not None:
                     del self._listeners[counter.listener]
 
-    # -- what arrives -------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------
 
     def _receive(self, more: list[Part | Ended]) -> None:
-        # In the thread for which Spark's scheduler waits: whatever takes time is done in another.
+        # Spark's scheduler waits for this thread, so slow work runs in another thread.
         self._inbox += more
         with self._starting:
             if self._thread is None:
@@ -235,7 +235,7 @@ class Runs:
         )
         try:
             shown.start(tracker)
-        except Exception:  # noqa: BLE001  a listener of the user must not end this thread
+        except Exception:  # noqa: BLE001  an error in a user's listener must not end this thread
             _log.warning("the progress of %s is not shown", activity.title, exc_info=True)
             return None
         tracker.phase(activity.phase)
@@ -246,7 +246,7 @@ class Runs:
     # -- the end ------------------------------------------------------------------------------
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End the runs of a notebook's cell at its end; an interrupt of the cell cancels them."""
+        """End the runs of a notebook cell when it ends; if it was interrupted, cancel them."""
         deadline = time.monotonic() + _SETTLE
         with self._lock:
             cell, self._cell = self._cell, self._cell + 1
@@ -274,8 +274,8 @@ class Runs:
                 self._cancel_query(run.query)
             else:
                 others |= run.stages
-        # A job of which no task has finished is cancelled when one has, in whichever stage, unless
-        # it belongs to an action of another cell or thread.
+        # A job without a finished task has no run yet. It is cancelled as soon as one of its tasks
+        # finishes, unless it belongs to another cell or thread.
 
         def planned(context: SparkContext) -> list[int]:
             tracker = context.statusTracker()
@@ -317,7 +317,7 @@ class Runs:
     def _outcome(self, run: _Run, done: int, total: int) -> tuple[Phase, str]:
         if run.ended is not None and run.ended.phase is Phase.DONE:
             run.tracker.correct_rows(run.ended.rows)
-            return Phase.DONE, ""  # whatever was asked meanwhile: the rows are there
+            return Phase.DONE, ""  # the rows are committed, even if a cancel was requested
         if run.cancelled:
             return Phase.CANCELLED, ""
         if run.ended is not None:
@@ -330,7 +330,7 @@ class Runs:
         return Phase.DONE, rest
 
     def close(self) -> None:
-        """End all runs. Idempotent; a forked child ends nothing."""
+        """End all runs. Idempotent; does nothing in a forked child."""
         if not self._home.is_here:
             return
         with self._lock:
@@ -340,7 +340,7 @@ class Runs:
         if detach is not None:
             detach()
 
-    # -- what Spark is asked ------------------------------------------------------------------
+    # -- queries to Spark ---------------------------------------------------------------------
 
     @property
     def _is_stopped(self) -> bool:
@@ -353,11 +353,11 @@ class Runs:
         return list(found)
 
     def _has_ended(self, run: _Run) -> bool:
-        """Whether its stages have ended, and then all that was counted in them was taken."""
+        """Whether all stages of the run have ended and their figures have been received."""
         return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:
-        """Whether a stage of it runs, or is so new that Spark does not list it yet."""
+        """Whether a stage of the run is active, or too new for Spark to list it."""
         active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
         is_new = time.monotonic() - run.last < _UNLISTED and None in self._stages(run)
         return is_new or bool(run.stages.intersection(active))
@@ -387,5 +387,5 @@ class Runs:
             return otherwise
         try:
             return question(context)
-        except (Py4JError, OSError, AttributeError, TypeError):  # stopped in between
+        except (Py4JError, OSError, AttributeError, TypeError):  # Spark was stopped meanwhile
             return otherwise

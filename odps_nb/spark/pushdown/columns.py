@@ -1,7 +1,7 @@
 """Finds the columns of a table that a query may use.
 
-A column that the query does not name is used only by a construct that means all columns: a star, a
-natural join, a pivot, or columns taken by position. Unknown constructs count as such.
+A column that the query does not name is used only if a construct covers all columns: a star, a
+natural join, a pivot, or access by position. Unknown constructs are treated as covering all.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from odps_nb.type_facts import TYPE_FACTS
 
 
 def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) -> tuple[str, ...]:
-    """Return the columns that must be read, in the table's order; at least one data column."""
+    """Return the columns to read, in the table's order; includes at least one data column."""
     if not query.is_regular or _all_used(query.tree, reference.node):
         return schema.names
     named = []
     for column in schema:
         name = fold(column.name)
-        # A name that is not one word cannot be among the words.
+        # `words` holds single words only, so other names always count as used.
         if name in query.words or not WORD.fullmatch(name):
             named.append(column)
     if not any(column in schema.columns for column in named):
-        # rows without any data column cannot be asked for
+        # the service requires at least one data column
         named.append(min(schema.columns, key=lambda one: TYPE_FACTS[one.type.code].width or 64))
     return tuple(column.name for column in schema if column in named)
 
@@ -54,7 +54,7 @@ def _all_used(tree: Any, relation: Any) -> bool:
         return True
     mine = {"", fold(relation.alias_or_name)}
     shown = [star for qualifier, star in stars if fold(qualifier) in mine]
-    if any(any(star.args.values()) for star in shown):  # all but some: maybe nothing is left
+    if any(any(star.args.values()) for star in shown):  # `* except (…)` may exclude every column
         return True
     return bool(shown) and (_by_output(select) or _output_used(tree, select))
 
@@ -65,7 +65,7 @@ def _by_place(relation: Any) -> bool:
 
 
 def _star_of(projection: Any) -> tuple[str, Any] | None:
-    """Return the qualifier of ``*`` or ``t.*`` (also of a struct) with its node."""
+    """Return the qualifier and node of ``*`` or ``t.*`` (``t`` may be a struct)."""
     from sqlglot import exp
 
     if isinstance(projection, exp.Star):
@@ -76,9 +76,9 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether an expression, or a select in it, has a star for relations of this select.
+    """Whether an expression, or a select inside it, has a star over relations of this select.
 
-    The star of ``count(*)`` does not count.
+    The star of ``count(*)`` is ignored.
     """
     from sqlglot import exp
 
@@ -100,7 +100,7 @@ def _is_counted(star: Any) -> bool:
 
 
 def _is_of(select: Any, star: Any) -> bool:
-    """Whether a star means columns of the select that it stands in."""
+    """Whether a star expands to columns of the given select."""
     from sqlglot import exp
 
     first = select.args.get("from_")
@@ -112,7 +112,7 @@ def _is_of(select: Any, star: Any) -> bool:
 
 
 def _by_output(select: Any) -> bool:
-    """Whether DISTINCT, groups or orders depend on the columns that stars expand to."""
+    """Whether DISTINCT, GROUP BY or ORDER BY depends on the columns that stars expand to."""
     from sqlglot import exp
 
     if any(select.args.get(part) is not None for part in ("distinct", "group", "having")):
@@ -141,4 +141,4 @@ def _output_used(tree: Any, select: Any) -> bool:
             return True
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
-    return True  # the result itself, or unions, which go by place
+    return True  # the result itself, or a union, which matches by position

@@ -1,9 +1,9 @@
 """Select the comparisons that Spark and `odps_nb.filters` evaluate alike.
 
-A condition may keep more rows than the query does, never fewer. Beyond `takes_value`: a text or
-typed literal of a time is an instant in the zone of Spark's session; NaN is greater than any number
-for Spark; VARCHAR is compared as STRING; CHAR by ``=`` and ``in`` only, since it is filtered
-without blanks at its end; ``_`` of a pattern is one character in both.
+A condition may keep more rows than the query does, never fewer. In addition to `takes_value`: time
+literals are instants in the zone of Spark's session; Spark orders NaN above all numbers; VARCHAR is
+compared as STRING; CHAR only by ``=`` and ``in``, because it is filtered without trailing blanks;
+``_`` in a pattern matches one character in both.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _UTC = ZoneInfo("UTC")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
-#: Years that all calendars and tables of time zones agree on.
+#: Years for which all calendars and time zone tables agree.
 _FIRST, _LAST = 1600, 9998
 _ZONED = range(1970, 2038)
-_DIGITS = 15  # of a decimal that is the same number as DOUBLE in every way to it
+_DIGITS = 15  # a decimal of so many digits converts to the same DOUBLE in every way
 _EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
 _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
 _WHOLE = re.compile(r"[0-9]{1,40}")
 _EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
 _POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
-# How sqlglot names Spark's types of times, and whether they are instants.
+# sqlglot's names of Spark's timestamp types, and whether they are instants.
 _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed literal of a time: what a clock shows, in the session's zone where it is zoned."""
+    """A typed time literal: local time, in the session's time zone if the type is an instant."""
 
     clock: datetime.datetime
     zoned: bool
@@ -52,15 +52,15 @@ class Moment:
 def compare(
     column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
 ) -> Node | None:
-    """Return ``column sign value``; ``None`` where it may mean something else.
+    """Return ``column sign value``; ``None`` if the service could evaluate it differently.
 
-    ``zone`` is that of Spark's session; without one nothing is said of instants. ``negated``: the
-    condition stands below a NOT, so that it must hold for no row more.
+    ``zone`` is the session's time zone; without one, instants are not compared. ``negated``: the
+    condition is inside a NOT, so it must not match any additional row.
     """
     meant = _meant(column, sign, value, zone, negated=negated)
     if meant is None:
         return None
-    # What holds for NaN is written as the negation of what does not.
+    # To include NaN, a comparison is written as the negation of its opposite.
     opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign) if column.type.code in _EXACT else None
     made = filters.compare(opposite or sign, column_value(column), _constant(meant), _UTC)
     return made if opposite is None else Not(made)
@@ -72,7 +72,7 @@ def is_in(
     """Return ``column in (values)``; ``None`` as in `compare`."""
     times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
     if column.type.code in times and any(isinstance(value, str) for value in values):
-        return None  # without ANSI mode, Spark compares such a list as texts
+        return None  # without ANSI mode, Spark compares a mixed list as text
     meant = [_meant(column, "=", value, zone, negated=negated) for value in values]
     known = tuple(_constant(value) for value in meant if value is not None)
     if not known or len(known) < len(meant):
@@ -84,7 +84,7 @@ def like(column: Column, pattern: str) -> Node | None:
     """Return ``column like pattern``; ``None`` as in `compare`."""
     if column.type.code is TypeCode.VARCHAR:
         column = replace(column, type=_STRING)
-    plain = pattern.replace("_", "")  # one character, whatever it is
+    plain = pattern.replace("_", "")  # matches any one character
     return Like(column_value(column), pattern) if takes_pattern(column, plain) else None
 
 
@@ -109,7 +109,7 @@ _KINDS = {
 def _meant(
     column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
 ) -> Value | None:
-    """Return a literal in the type of the column; ``None`` where Spark may mean another value."""
+    """Return a literal in the column's type; ``None`` if Spark may read another value."""
     code = column.type.code
     if code in _EXACT:
         return _number(column, value)
@@ -130,7 +130,7 @@ def _meant(
 
 
 def _instant(clock: datetime.datetime, zone: str | None) -> datetime.datetime | None:
-    """Return a time of the session in UTC; ``None`` if the clock is set around it."""
+    """Convert a session-local time to UTC; ``None`` if it is ambiguous, missing or unknown."""
     if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
         return clock
     if zone is None or "/" not in zone or clock.year not in _ZONED:
@@ -152,7 +152,7 @@ def _clock(value: Value | Moment) -> datetime.datetime | None:
 
 
 def _moment(text: str) -> datetime.datetime | None:
-    """Return the clock that a text shows, in the forms that no version of Spark reads otherwise."""
+    """Parse a local time, in the forms that all Spark versions read alike; else ``None``."""
     if not _TIME.fullmatch(text):
         return None
     try:
@@ -174,13 +174,13 @@ def _number(column: Column, value: Value | Moment) -> float | None:
         return None
     if isinstance(value, Decimal) and len(value.as_tuple().digits) > _DIGITS:
         return None
-    return float(value) + 0.0  # of the two zeros, the one without a sign
+    return float(value) + 0.0  # turns -0.0 into 0.0
 
 
 def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     """Return the value of a literal; ``None`` for any other expression.
 
-    ``texts`` is what the query's literals surely say (`ParsedQuery.plain_texts`).
+    ``texts`` are literals that all Spark versions read alike (`ParsedQuery.plain_texts`).
     """
     from sqlglot import exp
 
@@ -211,9 +211,9 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 
 
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
-    """Read what `odps_nb.access.binding` makes of text: ``concat('it', chr(39), 's')``.
+    """Read text as quoted by `odps_nb.access.binding`: ``concat('it', chr(39), 's')``.
 
-    Adjacent literals such as ``'it''s'`` differ between versions of Spark.
+    Spark versions read adjacent literals such as ``'it''s'`` differently.
     """
     from sqlglot import exp
 

@@ -1,8 +1,8 @@
 """Conditions of a query over one table, as trees of `odps_nb.filters.tree`.
 
-Only those that mean the same to Spark and to the service, and `Computed` ones over partitions,
-which only Spark can evaluate: ``ds = date_sub(now(), 1)``. The clock is read once, during planning,
-and its value is written into the text that Spark runs.
+Includes conditions that Spark and the service evaluate alike, and `Computed` conditions over
+partitions, which only Spark can evaluate (``ds = date_sub(now(), 1)``). The clock is read once,
+during planning, and its value replaces the clock functions in the text that Spark runs.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from odps_nb.schema import Column, TypeCode
 from odps_nb.spark.pushdown.parse import ParsedQuery
 from odps_nb.spark.pushdown.scopes import parts_of
 
-#: Words that read the clock, and which of Spark's clock values each one means.
+#: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
-#: Texts that Spark reads by the clock, and functions whose value differs between calls.
+#: Texts that Spark evaluates by the clock, and functions whose value differs between calls.
 _SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
     """
     and group order having limit offset union except minus intersect qualify window sort cluster
     distribute lateral join inner left right full cross semi anti natural where on
-    """.split()  # noqa: SIM905  # as a text it can be read
+    """.split()  # noqa: SIM905  # easier to read as text
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # ends and beginnings: a bracket may be of a call, and `and` of `between`
+_TRIES = 10  # possible bounds to try: a bracket may belong to a call, `and` to `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed(ColumnValue):
-    """A condition over partition columns as it is typed; Spark evaluates it.
+    """The text of a condition over partition columns, which Spark evaluates.
 
-    ``names`` are the columns in the text, each with the partition column that it means. ``clocks``
-    are the places in the query that read the clock, ``start`` is that of the text.
-    ``is_strict``: it only compares, so that it is null where its columns are.
+    ``names`` maps column names in the text to partition columns. ``clocks`` are the positions in
+    the query that read the clock, ``start`` is the position of the text. ``is_strict``: the
+    condition only compares, so it is null if all its columns are.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Computed(ColumnValue):
     clocks: tuple[tuple[int, int, str], ...] = ()
 
     def at(self, clock: Mapping[str, str]) -> str:
-        """Return the text with what the clock says in the place of its words."""
+        """Return the text with the clock functions replaced by the given values."""
         pieces, done = [], 0
         for start, end, kind in self.clocks:
             pieces += [self.text[done : start - self.start], clock[kind]]
@@ -78,7 +78,7 @@ def computed_in(condition: Node) -> Iterator[Computed]:
 
 
 def columns_in(condition: Node) -> frozenset[str]:
-    """Return the names of the columns that a condition is about."""
+    """Return the names of the columns that a condition uses."""
     found: set[str] = set()
     for one in nodes_of(condition):
         if isinstance(one, Computed):
@@ -89,7 +89,7 @@ def columns_in(condition: Node) -> frozenset[str]:
 
 
 def rejects_nulls(condition: Node) -> bool:
-    """Whether a condition never holds where all of its columns are null."""
+    """Whether a condition never holds for a row in which all of its columns are null."""
     if isinstance(condition, AllOf):
         return any(map(rejects_nulls, condition.parts))
     if isinstance(condition, AnyOf):
@@ -102,7 +102,7 @@ def rejects_nulls(condition: Node) -> bool:
 
 
 def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
-    """Keep the conditions that fit into a request together; Spark applies the others."""
+    """Keep as many conditions as fit into one request; Spark applies the others."""
     kept, size = list[Node](), 0
     for one in conditions:
         length = len(text_of(one))
@@ -127,9 +127,9 @@ def renamed(condition: Node, names: Mapping[str, str]) -> Node:
 def computed_of(
     query: ParsedQuery, tree: Any, alias: str, columns: Mapping[int, Column]
 ) -> Computed | None:
-    """Return a conjunct as a computed condition; ``None`` where Spark's answer may change.
+    """Return a conjunct as a computed condition; ``None`` if its result may vary between calls.
 
-    ``columns`` has the partition column that each column of the conjunct means, by the node's id.
+    ``columns`` maps the node id of each column in the conjunct to its partition column.
     """
     from sqlglot import exp
 
@@ -166,7 +166,7 @@ def computed_of(
 
 
 def _strict_nodes() -> set[type]:
-    """Return the nodes of comparisons with literals."""
+    """Return the node types of comparisons with literals."""
     from sqlglot import exp
 
     signs = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Not}
@@ -174,7 +174,7 @@ def _strict_nodes() -> set[type]:
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
-    """Return where the clock is asked; ``None`` if something else may change."""
+    """Return the positions that read the clock; ``None`` if other values may vary between calls."""
     found = []
     said = ["" if _is_text(one) else one.text.lower() for one in tokens]
     for place, (token, word) in enumerate(zip(tokens, said, strict=True)):
@@ -194,7 +194,7 @@ def _is_text(token: Any) -> bool:
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
-    """Return the tokens of a conjunct: of those around its column, what parses to the same."""
+    """Return the token range of a conjunct: the range around its column that parses to its tree."""
     place = column.this.meta.get("start")
     at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
     if at is None:
@@ -209,7 +209,7 @@ def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
 
 
 def _bounds(tokens: Sequence[Any], at: int, step: int) -> Iterator[int]:
-    """Yield the tokens, forwards or backwards, before which a conjunct may end."""
+    """Yield the token positions, forwards or backwards, at which a conjunct may end."""
     opens, closes = ("(", ")") if step > 0 else (")", "(")
     words, depth = _ENDS if step > 0 else _BEGINS, 0
     while 0 <= (after := at + step) < len(tokens):

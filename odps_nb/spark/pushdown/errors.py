@@ -1,4 +1,4 @@
-"""Translates Spark's errors about a query into ours, with the line of the query."""
+"""Translates Spark's query errors into the errors of odps_nb, with the line of the query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-#: How Spark tells a line. Views stand in the lines of the names that they replace.
+#: Spark's notation of a line. Replacing names by views does not change line numbers.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
 _SHOWN, _MAX_MESSAGE = 80, 400
@@ -25,9 +25,9 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 
 @contextlib.contextmanager
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
-    """Raise our errors in place of Spark's, with its message but no Java stack.
+    """Raise `NotFoundError` or `QueryError` in place of Spark's errors.
 
-    A note has the line of the query. Raises `NotFoundError` or `QueryError`.
+    The message is Spark's, without the Java stack; a note quotes the line of the query.
     """
     from pyspark.errors import PySparkException
 
@@ -42,10 +42,10 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
 
 
 def _place_of(failure: PySparkException) -> str | None:
-    """Return the line that an error is about and what is written there, if it tells."""
+    """Return the line that an error refers to with its text; ``None`` if the error has none."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
-        # not a call in Python, nor the text of a view of Spark's
+        # neither a Python call nor the text of a Spark view
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
             break
@@ -62,10 +62,10 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
         return ours
     condition = failure.getCondition() or type(failure).__name__
     text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
-    text = _LINE.sub("", text)  # its column is that of the text with views
+    text = _LINE.sub("", text)  # the column is wrong for the original text
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
-        hint = "this is what Spark said; explain_sql tells what was read of each table"
+        hint = "this is Spark's message; call explain_sql to see what is read from each table"
         return QueryError(shorten(message, _MAX_MESSAGE), code=condition, hint=hint)
     parameters = failure.getMessageParameters() or {}
     column = str(parameters.get("objectName", "")).rpartition(".")[2].strip("`")
@@ -74,5 +74,5 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
     return NotFoundError(
         f"no table of the query has a column {column!r}",
         code=condition,
-        hint=f"{did_you_mean(column, names)}columns are: {shown}",
+        hint=f"{did_you_mean(column, names)}use one of the columns: {shown}",
     )

@@ -1,4 +1,4 @@
-"""Asks Spark what computed conditions say of the partitions of a table."""
+"""Evaluates computed conditions for the partitions of a table in Spark."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from odps_nb.terms import PartitionSpec, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows of a query, and values of a table that are asked for at all.
+#: Maximum rows of one evaluation query, and maximum distinct values per table.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
-#: Places in the text of a query, and what is written there instead.
+#: Positions (start, end) in the text of a query, each with its replacement.
 Fixed = tuple[tuple[int, int, str], ...]
 
 
@@ -27,10 +27,10 @@ def choose_partitions(
     reads: Mapping[Reference, TableRead],
     known: Mapping[TableName, Sequence[PartitionSpec]],
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return the reads with the partitions that they need, and what of the query is fixed for it.
+    """Return the reads with the partitions they need, and the clock values to fix in the query.
 
-    Without a session, computed conditions choose nothing. ``known`` are the partitions of each
-    table that has conditions on them.
+    Without a session, computed conditions are ignored. ``known`` maps each table with conditions on
+    partitions to its partitions.
     """
     wanted: dict[Computed, set[tuple[Value | None, ...]]] = {}
     for read in reads.values():
@@ -57,7 +57,7 @@ def choose_partitions(
 
 
 def _clock(spark: SparkSession) -> dict[str, str]:
-    """Return what the clock says, as SQL."""
+    """Return the current date and time of Spark's session as SQL literals."""
     row = spark.sql(
         "select cast(current_date() as string) day, unix_micros(current_timestamp()) micros"
     ).collect()[0]
@@ -70,10 +70,10 @@ def _ask(
     wanted: Sequence[tuple[Value | None, ...]],
     clock: Mapping[str, str],
 ) -> dict[tuple[Value | None, ...], bool | None]:
-    """Return Spark's answer for each value.
+    """Return Spark's result for each combination of partition values.
 
-    None for a condition that Spark refuses, such as a text that is no number in ANSI mode: then the
-    query itself decides.
+    Empty if Spark raises an error (e.g. for text that is not a number in ANSI mode); then the query
+    itself raises it.
     """
     from pyspark.errors import PySparkException
 
@@ -92,7 +92,7 @@ def _ask(
 def _question(
     condition: Computed, wanted: Sequence[tuple[Value | None, ...]], clock: Mapping[str, str]
 ) -> str:
-    """Return a query over literals; the condition sees them as columns of the partitions' types."""
+    """Return a query that evaluates the condition over literals, cast to the partitions' types."""
     from odps_nb.spark.tasks.types import spark_type
 
     given = (

@@ -1,8 +1,8 @@
 """Extracts the conditions of a query that may be applied when one table is read.
 
-Spark runs the whole query over what was read, so a condition may be applied when the query drops
-the same rows anyway: conjuncts of WHERE, and of ON where the join lets them; on the nullable side
-of an outer join only those that no null satisfies.
+Spark runs the whole query over the rows read, so a condition may be applied early if the query
+drops the same rows anyway: conjuncts of WHERE, and of ON if the join type allows it; on the
+nullable side of an outer join only conditions that nulls do not satisfy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.scopes import (
     parts_of,
 )
 
-# What the nodes of a condition may have; anything else would give it another meaning.
+# Arguments allowed in the nodes of a condition; any other may change the meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
@@ -43,7 +43,7 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def conditions_of(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> tuple[Node, ...]:
-    """Return the conditions to send when reading one table reference."""
+    """Return the conditions to push down when reading one table reference."""
     if not (query.is_regular and query.is_repeatable):
         return ()
     known = {id(one.node): schema for one, schema in schemas.items()}
@@ -53,7 +53,7 @@ def conditions_of(
 def _conditions(
     query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
 ) -> Iterator[Node]:
-    """Yield the conditions on a relation, from its own select and outer ones."""
+    """Yield the conditions on a relation, from its own select and from outer selects."""
     clause = from_clause_of(node, schemas)
     if clause is None:
         return
@@ -76,7 +76,7 @@ def _conditions(
 
 
 def _outputs(query: ParsedQuery, select: Any, schemas: Mapping[int, TableSchema]) -> Outputs | None:
-    """Return what a select of one known relation gives, by place; ``None``: not sure."""
+    """Return the output columns of a select over a known relation; ``None`` if uncertain."""
     from sqlglot import exp
 
     first = select.args.get("from_") if isinstance(select, exp.Select) else None
@@ -101,7 +101,7 @@ def _wanted_by_all(found: Sequence[Sequence[Node]]) -> Iterator[Node]:
 def where_is_covered(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
 ) -> bool:
-    """Whether the conditions that may be sent are equivalent to the select's whole WHERE."""
+    """Whether the conditions that can be pushed down are equivalent to the select's whole WHERE."""
     known = {id(one.node): schema for one, schema in schemas.items()}
     clause = from_clause_of(reference.node, known)
     if clause is None:
@@ -120,7 +120,7 @@ def _conjuncts(tree: Any) -> list[Any]:
     if not isinstance(tree, exp.And):
         return [tree]
     found: list[Any] = []
-    for part in tree.flatten():  # as a loop: a list of conditions may be long
+    for part in tree.flatten():  # a loop, because a long list would exceed the recursion limit
         found += _conjuncts(part) if isinstance(part, exp.Paren) else [part]
     return found
 
@@ -133,7 +133,7 @@ class _Extractor:
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
         self._own = clause.own
-        assert self._own.schema is not None  # it is ours
+        assert self._own.schema is not None  # an ODPS table or derived from one
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
         node = self._own.node
@@ -141,7 +141,7 @@ class _Extractor:
             self._qualifiers.append([fold(part.name) for part in node.parts])
 
     def conditions(self) -> Iterator[Node]:
-        """Yield the conditions that may be sent."""
+        """Yield the conditions that can be pushed down."""
         clause = self._clause
         where = clause.select.args.get("where")
         if where is not None and kind_of(self._own.join) not in ("semi", "anti"):
@@ -152,10 +152,10 @@ class _Extractor:
                 yield from self._safe(on, nullable=clause.nullable(place))
 
     def _may_use(self, place: int, kind: str) -> bool:
-        """Whether the ON of the join at ``place`` filters the rows of the relation."""
+        """Whether the ON clause of the join at ``place`` filters the rows of the relation."""
         own = self._clause.place
         between = self._clause.all[own + 1 : place + 1]
-        # the ON cannot refer to a relation before a comma, which binds less than a join
+        # ON cannot refer to a relation before a comma, which binds weaker than a join
         if own > place or any(kind_of(one.join) == "cross" for one in between):
             return False
         if own == place:
@@ -180,12 +180,12 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        It holds for every row that the expression holds for; ``negated``: only for those.
+        It holds for every row for which the expression holds; if ``negated``, for no other row.
         """
         from sqlglot import exp
 
         tree = tree.unnest()
-        if tree.args.get("negate"):  # how sqlglot may spell NOT inside of another node
+        if tree.args.get("negate"):  # sqlglot may store NOT as an argument of another node
             tree = tree.copy()
             tree.set("negate", None)
             inner = self.read(tree, negated=True)
@@ -265,7 +265,7 @@ class _Extractor:
         return compare(column, sign, value, self._query.zone, negated=negated)
 
     def column(self, tree: Any) -> Column | None:
-        """Return the column of the relation that a name certainly refers to."""
+        """Return the relation's column that a name refers to; ``None`` if ambiguous or unknown."""
         from sqlglot import exp
 
         if not isinstance(tree, exp.Column) or not isinstance(tree.this, exp.Identifier):
@@ -279,6 +279,6 @@ class _Extractor:
         name = fold(tree.name)
         if self._clause.natural or name in self._clause.shared:
             return None
-        # A relation that is not known may have it, too: then Spark refuses the query.
+        # If an unknown relation has the column, too, Spark rejects the query as ambiguous.
         having = [one for one in self._clause.all if one.schema and one.schema.find(name)]
         return column if having == [self._own] else None

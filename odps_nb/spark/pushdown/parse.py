@@ -1,6 +1,6 @@
-"""Parses a Spark query with sqlglot: its kind, and the tables that it names with their places.
+"""Parses a Spark query with sqlglot: the kind of statement, and the positions of its tables.
 
-Spark gets the text as it was typed, with the names of tables replaced at their places.
+Spark gets the original text, in which only the table names are replaced.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
 _NAME = re.compile(r"[^\W\d]\w*")
 WORD = re.compile(r"\w+")
-# Escapes that mean one thing in every version of Spark.
+# Escapes that every version of Spark reads the same way.
 _ESCAPE = re.compile(r"\\(['\"\\])")
 _QUERY = frozenset({"select", "with", "from", "values", "("})
 _ELSEWHERE = {
-    "insert": "write with odps_nb.spark.write, or attach the table (odps_nb.spark.attach) and ask "
+    "insert": "write with odps_nb.spark.write, or attach the table (odps_nb.spark.attach) and use "
     "spark.sql, or run it on the service: %%odps sql",
-    "create": 'odps_nb.spark.write(df, odps, "name", create=True) makes a table of a DataFrame; '
-    "or run it on the service: %%odps sql",
-    "merge": "odps.table(name).upsert(df), or run it on the service: %%odps sql",
-    "explain": "ask odps_nb.spark.explain_sql, or call .explain() of the DataFrame",
+    "create": 'use odps_nb.spark.write(df, odps, "name", create=True) to create a table from a '
+    "DataFrame, or run it on the service: %%odps sql",
+    "merge": "use odps.table(name).upsert(df), or run it on the service: %%odps sql",
+    "explain": "call odps_nb.spark.explain_sql, or .explain() of the DataFrame",
     "table": "write select * from … instead",
 }
-_SERVICE = "run it on the service with %%odps sql (odps.sql), or with spark.sql for Spark's own"
+_SERVICE = "run it on the service with %%odps sql (odps.sql), or for Spark's tables with spark.sql"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A name of a table in the text: its parts, its place, and its node in the tree."""
+    """A table name in the text: its parts, its position, and its node in the tree."""
 
     parts: tuple[str, ...]
     start: int
@@ -42,7 +42,7 @@ class Reference:
 
     @property
     def alias(self) -> str:
-        """The qualifier of its columns, where the query gives no other alias."""
+        """The qualifier of its columns if the query defines no alias."""
         return self.parts[-1]
 
     def __str__(self) -> str:
@@ -53,10 +53,10 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``words`` are all words outside of quotes, folded: no other column is used. ``plain_texts`` are
-    literals whose characters are sure. ``is_regular`` is false where the tree may not show what the
-    text says, ``is_repeatable`` where fewer rows may give other values. ``zone`` is that of Spark's
-    session, ``None`` if unknown. ``fixed`` are places (start, end) and what Spark is given there.
+    ``words`` are all words outside quotes, in lower case: no other column is used. ``plain_texts``
+    are literals that all Spark versions read alike. ``is_regular`` is false if the tree may not
+    show all of the text, ``is_repeatable`` if dropping rows may change other values. ``zone`` is
+    the session's time zone, ``None`` if unknown. ``fixed`` are (start, end, replacement).
     """
 
     text: str
@@ -72,7 +72,7 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Parse one query."""
+    """Parse one query; raise `ArgumentError` if it is not a query or cannot be parsed."""
     try:
         import sqlglot
     except ImportError:
@@ -121,20 +121,20 @@ def _check_kind(tokens: Sequence[Any]) -> None:
 def _check_tree(tree: Any) -> None:
     from sqlglot import exp
 
-    # values (…) stands alone as a query, too
+    # values (…) is a query, too
     if not isinstance(tree, (exp.Query, exp.Values)):
         raise _no_query(tree.key)
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:
-    """Refuse tables of the service that are asked for as of a version or time; Spark's may be."""
+    """Raise if a query reads an ODPS table AS OF a version or time; Spark's own tables may."""
     for ref in references:
         if ref.node.args.get("version"):
             raise ArgumentError(
-                f"{'.'.join(ref.parts)} has no earlier versions to read (VERSION AS OF, "
+                f"{'.'.join(ref.parts)} cannot be read at an earlier version (VERSION AS OF, "
                 "TIMESTAMP AS OF)",
-                hint="it is read as it is now; odps.table(name).read(since=…, until=…) reads what "
-                "versions added",
+                hint="read the current table, or use odps.table(name).read(since=…, until=…) for "
+                "the rows that versions added",
             )
 
 
@@ -156,7 +156,7 @@ def _unreadable(error: Any) -> ArgumentError:
     return ArgumentError(
         f"the query cannot be parsed{where}{near}: {said[:200]}",
         code="ParseError",
-        hint="it is parsed as Spark SQL; try spark.sql for what this parser does not know",
+        hint="check the Spark SQL syntax, or try spark.sql for syntax unknown to this parser",
     )
 
 
@@ -176,14 +176,14 @@ def _references(text: str, tree: Any) -> Iterator[Reference]:
     for node in tables_of(tree):
         parts = node.parts
         if not all(isinstance(part, exp.Identifier) for part in parts):
-            continue  # a function that gives rows
+            continue  # a table-valued function
         if not all(_NAME.fullmatch(part.name) for part in parts) or len(parts) > 3:
-            continue  # a file, e.g. parquet.`/data`: Spark's
+            continue  # a file read by Spark, e.g. parquet.`/data`
         if cte_of(node) is not None:
             continue
         start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if start is None or end is None or not _spells(text[start : end + 1], parts):
-            continue  # made by the parser: not in the text
+            continue  # inserted by the parser, not in the text
         found[start] = Reference(
             parts=tuple(part.name for part in parts), start=start, end=end + 1, node=node
         )
@@ -207,7 +207,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # entries see those before them
+            if child in seen and parent is clause:  # an entry can refer to earlier entries
                 place = next(i for i, one in enumerate(seen) if one is child)
                 seen = seen[: place + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):
@@ -218,9 +218,9 @@ def cte_of(table: Any) -> Any | None:
 
 
 def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
-    """Return the text for ``spark.sql(text, **frames)``, with some places replaced.
+    """Return the text for ``spark.sql(text, **frames)``, with table names replaced by placeholders.
 
-    In brackets a table may be followed by whatever a name may: an alias, a sample, a pivot.
+    The parentheses allow the same suffixes as a table name: an alias, a sample, a pivot.
     """
     names = {ref: f"({{{key}}} as `{ref.alias}`)" for ref, key in placeholders.items()}
     cuts = [(ref.start, ref.end, name) for ref, name in names.items()]
@@ -237,7 +237,7 @@ def _braced(text: str) -> str:
 
 
 def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tuple[int, int]]:
-    """Find ``project.`` in ``project.table.column``: a view has no project."""
+    """Find ``project.`` in ``project.table.column``; it is removed, as views have no project."""
     from sqlglot import exp
 
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
@@ -263,7 +263,7 @@ def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
 
 
 def value_of_text(raw: str) -> str | None:
-    """Return what a literal says, quotes included in ``raw``; ``None`` where versions differ."""
+    """Return the value of a quoted literal; ``None`` if Spark versions read it differently."""
     if len(raw) < 2 or raw[0] not in "'\"" or raw[-1] != raw[0]:
         return None
     inner = raw[1:-1]

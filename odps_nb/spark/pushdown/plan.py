@@ -1,4 +1,4 @@
-"""Plans what a query reads of each table: columns, partitions, filter, limit."""
+"""Plans the read of each table of a query: columns, partitions, filter, limit."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` for all, ``known_partitions`` the number of them where they were
-    listed. ``conditions`` are applied to the rows, ``partition_conditions`` choose partitions.
+    ``partitions`` is ``None`` for all; ``known_partitions`` is the table's number of partitions if
+    they were listed. ``conditions`` filter rows, ``partition_conditions`` select partitions.
     """
 
     name: str = field(compare=False)
@@ -76,7 +76,7 @@ def plan_reads(
     *,
     limit: int | None = None,
 ) -> dict[Reference, TableRead]:
-    """Return what to read for each reference to a table of ours; partitions are chosen later."""
+    """Return the read for each reference to an ODPS table; partitions are chosen later."""
     schemas = {reference: schema for reference, (_, schema) in tables.items()}
     reads = {}
     for reference, (table, schema) in tables.items():
@@ -100,9 +100,9 @@ def with_partitions(
 ) -> TableRead:
     """Choose the partitions that the query may need.
 
-    ``answers`` are Spark's results for computed conditions, keyed by partition values. A partition
-    is dropped only by its own values. If too many are left, or one whose name cannot be sent
-    reliably, the rows are filtered by the condition instead.
+    ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
+    partitions are left, or one whose name cannot be sent reliably, the condition filters the rows
+    instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
@@ -120,7 +120,7 @@ def with_partitions(
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
-    """Return the values of partitions, ``None`` where one is not sure."""
+    """Return the typed values of each partition; a value is ``None`` if it is uncertain."""
     rows: list[Row] = []
     for spec in known:
         texts = {key.casefold(): value for key, value in spec}
@@ -136,14 +136,14 @@ def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]
 def _held(
     read: TableRead, known: Sequence[PartitionSpec], answers: Answers
 ) -> list[list[bool | None]]:
-    """Return what each condition says of each partition; ``None`` where that is not sure."""
+    """Return the result of each condition for each partition; ``None`` if it is unknown."""
     rows = partition_rows(read, known)
     found = [_holds(condition, rows, answers) for condition in read.partition_conditions]
     return [[values[place] for values in found] for place in range(len(rows))]
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
-    # With a null the condition does not hold, unless Spark has not answered.
+    # A null result means false, unless Spark has returned no result.
     names, unknown = columns_in(condition), set[int]()
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}
@@ -170,9 +170,9 @@ def _limit(
     schemas: dict[Reference, TableSchema],
     wanted: int | None,
 ) -> int | None:
-    """Return how many rows are enough, for ``select columns from table [where …] [limit n]``.
+    """Return how many rows suffice for ``select columns from table [where …] [limit n]``.
 
-    The filter of the service is no promise, so the WHERE must be one that partitions decide.
+    The service may return rows that do not match, so WHERE may only use partition columns.
     """
     from sqlglot import exp
 
@@ -191,6 +191,6 @@ def _limit(
         return wanted
     count = said.expression
     text = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
-    if not (text.isascii() and text.isdecimal()):  # an expression is Spark's
+    if not (text.isascii() and text.isdecimal()):  # Spark evaluates expressions
         return None
     return int(text) if wanted is None else min(int(text), wanted)

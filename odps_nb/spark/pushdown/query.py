@@ -1,7 +1,7 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-Each table gets a read session of what the query can use of it (`plan`), since Spark pushes nothing
-into Python sources that could be trusted, and Spark runs the whole query over these views.
+Each table gets a read session with only the columns, partitions and rows that the query can use
+(`plan`), as Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TITLE = 60
 _SIDE_BY_SIDE = 8
-# With one of these the text means something else than it is read as here: nothing is pushed then.
+# Settings that change how Spark reads the text. If one is set, nothing is pushed down.
 _OTHER_MEANING = (
     "spark.sql.ansi.doubleQuotedIdentifiers",
     "spark.sql.parser.escapedStringLiterals",
@@ -68,8 +68,8 @@ def sql(
 
     A name in the query means, in this order: a ``with`` entry of the query, a view or table that
     Spark knows, a table of the service (``table``, ``project.table``, ``project.schema.table``).
-    Only columns, partitions and rows that the query can use are read; `explain_sql` tells which.
-    Nothing is left in Spark's catalog.
+    Only columns, partitions and rows that the query can use are read; `explain_sql` shows which.
+    No entry is left in Spark's catalog.
 
     Parameters
     ----------
@@ -79,15 +79,15 @@ def sql(
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         Values for ``:name`` in the text, quoted safely, and names of tables and columns for
-        ``{name}``, as for `Connection.sql`. A time with digits below a microsecond is refused.
+        ``{name}``, as for `Connection.sql`. Times with sub-microsecond digits are refused.
     limit
         Maximum number of rows of the result.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each table is a snapshot of now, as of `read`. A condition that chooses partitions by the
-        clock (``ds = date_format(current_date(), 'yyyyMMdd')``) means the day of this call.
+        Each table is a snapshot of this moment, as in `read`. Conditions that select partitions by
+        the clock (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def sql(
     NotFoundError
         No such table or column; close names are in the hint.
     QueryError
-        Spark does not take the query.
+        Spark rejects the query.
 
     Examples
     --------
@@ -121,11 +121,11 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Return the plan of a query: what it will read of each table. Opens no read session.
+    """Plan a query: return what it will read from each table. Opens no read session.
 
     Sends a request for each table, and one for its partitions if a condition chooses among them.
     Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
-    Without one, every table is looked for on the service.
+    Without a session, every table is looked up on the service.
 
     Examples
     --------
@@ -171,9 +171,9 @@ def explain_sql(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SparkQuery:
-    """A planned query, made by `explain_sql`; ``reads`` says what is read of each table.
+    """A planned query, returned by `explain_sql`; ``reads`` describes the read of each table.
 
-    Each result reads again.
+    Every `to_…` call reads the tables again.
     """
 
     text: str
@@ -199,9 +199,9 @@ class SparkQuery:
         filtered = any(read.conditions or read.partition_conditions for read in self.reads)
         if filtered and self._query.zone not in (None, spark.conf.get(_ZONE)):
             raise StateError(
-                f"the query was planned in the time zone {self._query.zone}, and Spark's session "
-                f"has another one now: {spark.conf.get(_ZONE)}",
-                hint="plan it again",
+                f"the query was planned in the time zone {self._query.zone}, but Spark's session "
+                f"now uses {spark.conf.get(_ZONE)}",
+                hint="call explain_sql again",
             )
         frames = self._frames(spark, progress)
         given: dict[str, Any] = dict(frames.values())
@@ -220,7 +220,7 @@ class SparkQuery:
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             spark = self._session()
             with (
-                # Over Spark Connect already making the DataFrame is an operation of the server.
+                # With Spark Connect, even creating the DataFrame runs an operation on the server.
                 watched(spark, tracker, cancel=token, seen=listener is not silent),
                 query_errors(self.reads),
                 without_pandas_notice(),
@@ -234,14 +234,14 @@ class SparkQuery:
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
         """Run the query and return its rows, with the dtypes of a table read.
 
-        Instants are in the zone of the connection, or naive UTC without one.
+        Instants are in the connection's time zone; if it has none, they are naive UTC.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
         return to_pandas(in_zone(self.to_arrow(progress=progress), self._profile.timezone))
 
     def cancel(self) -> None:
-        """Stop running calls of `to_arrow` and `to_pandas`, from any thread."""
+        """Cancel running calls of `to_arrow` and `to_pandas`; may be called from any thread."""
         for token in list(self._running):
             token.cancel()
 
@@ -250,13 +250,13 @@ class SparkQuery:
         return shorten(" ".join(self.text.split()), TITLE)
 
     def summary(self) -> tuple[tuple[str, str], ...]:
-        """Describe what is read of each table."""
+        """Return the name of each table with a description of its read."""
         return tuple((read.name, " · ".join(read.summary())) for read in self.reads)
 
     def _frames(
         self, spark: SparkSession, progress: Progress
     ) -> dict[Reference, tuple[str, DataFrame]]:
-        """Return name and DataFrame for each reference; equal reads share one."""
+        """Return placeholder name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.calls.storage import StorageClient
 
         distinct = list(dict.fromkeys(self.reads))
@@ -299,7 +299,7 @@ def _is_known(spark: SparkSession | None, reference: Reference) -> bool:
 
     try:
         return spark.catalog.tableExists(".".join(f"`{part}`" for part in reference.parts))
-    except PySparkException:  # more parts than its catalog has, or no catalog of that name
+    except PySparkException:  # too many parts for its catalog, or no such catalog
         return False
 
 
@@ -313,7 +313,7 @@ def _plan(
     names: Mapping[Reference, TableName],
     limit: int | None,
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return what is read for each reference, and what of the text was fixed for it."""
+    """Return the read of each reference, and the clock values to fix in the text."""
     from odps_nb.client.catalog import fetch_table, iter_partitions
 
     tables = list(dict.fromkeys(names.values()))
@@ -336,7 +336,7 @@ def _open(
     reads: Sequence[TableRead],
     progress: Progress,
 ) -> list[DataFrame]:
-    """Open the read sessions at about the same moment, then make the DataFrames."""
+    """Open the read sessions concurrently, then create the DataFrames."""
     from odps_nb.spark.reading.dataframe import session_dataframe
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
@@ -347,7 +347,7 @@ def _open(
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
     for read in reads:
-        if read.is_empty:  # nothing is asked for: no partitions would mean all of them
+        if read.is_empty:  # an empty list of partitions would read all of them
             found = [column for column in read.schema if column.name in read.columns]
             with without_pandas_notice():
                 frames.append(spark.createDataFrame([], spark_schema(found)))
@@ -358,7 +358,7 @@ def _open(
 
 
 def _with_types(read: TableRead) -> TableRead:
-    """Leave columns without a type of Spark out, if all of the table are read, as by ``*``."""
+    """Drop columns that Spark has no type for, if all columns are read, as with ``*``."""
     from odps_nb.spark.tasks.types import columns_for_spark
 
     if set(read.columns) != set(read.schema.names):
@@ -378,7 +378,7 @@ def _read_plan(read: TableRead) -> ReadPlan:
         condition=AllOf(read.conditions) if read.conditions else None,
         schema=read.schema,
         limit=read.limit,
-        timestamp_unit=TimeUnit.MICRO,  # Spark has no other
+        timestamp_unit=TimeUnit.MICRO,  # Spark's only unit
     )
 
 

@@ -1,8 +1,8 @@
 """Describes the FROM clause of a select, and finds the outer relations that read the select.
 
-A *relation* is a node of the tree that gives rows: a table, the name of a CTE, a subquery. A select
-lets a condition on it through where it returns the column unchanged, and its result for other rows
-does not depend on those that are dropped: no limit, no window, of a grouping only the keys.
+A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
+pushed into a select if the column is output unchanged, and dropping rows does not change the result
+for other rows: no limit, no window, and with a grouping only its keys.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Parts of a select that let a condition through, and those that leave the meaning of its WHERE
-# alone.
+# Clauses of a select through which a condition can be pushed, and clauses that do not change the
+# meaning of its WHERE.
 _OPEN_PARTS = frozenset(
     {
         *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),
@@ -27,13 +27,13 @@ _KNOWN_PARTS = _OPEN_PARTS | {"limit", "offset", "windows", "qualify"}
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_"})
 
-#: What a select gives, by place: names, and the columns that are given unchanged.
+#: Output columns of a select by position: name, and the source column if it is unchanged.
 Outputs = Sequence[tuple[str, Column | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One relation; ``schema`` is known for our own tables, and for what derives from one."""
+    """One relation; ``schema`` is known for ODPS tables, and for relations derived from one."""
 
     alias: str
     join: Any
@@ -43,21 +43,21 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromClause:
-    """All relations of a FROM clause; ``place`` is that of the one in question."""
+    """All relations of a FROM clause; ``place`` is the index of the analysed one."""
 
     select: Any
     all: tuple[Relation, ...]
     place: int
-    shared: frozenset[str]  # columns of USING, and names that lateral views give
+    shared: frozenset[str]  # columns of USING, and output names of lateral views
     natural: bool
 
     @property
     def own(self) -> Relation:
-        """The relation in question."""
+        """The analysed relation."""
         return self.all[self.place]
 
     def nullable(self, before: int) -> bool:
-        """Whether joins at places below ``before`` may replace the relation by nulls."""
+        """Whether a join at an index below ``before`` may replace the relation's rows by nulls."""
         for place, one in enumerate(self.all[:before]):
             kind = kind_of(one.join)
             if kind == "full" and place >= self.place:
@@ -70,7 +70,7 @@ class FromClause:
 
 
 def kind_of(join: Any) -> str:
-    """Return the kind of a join; the first relation has none."""
+    """Return the kind of a join; the first relation has no join."""
     if join is None:
         return "first"
     kind, side = fold(join.args.get("kind") or ""), fold(join.args.get("side") or "")
@@ -84,14 +84,14 @@ def kind_of(join: Any) -> str:
 
 
 def parts_of(node: Any) -> set[str]:
-    """Return the names of the parts that a node has."""
+    """Return the names of the arguments that a node has."""
     return {key for key, value in node.args.items() if value}
 
 
 def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause | None:
-    """Return the FROM clause around a relation; ``None`` where its form is not known.
+    """Return the FROM clause around a relation; ``None`` if its form is unknown.
 
-    ``schemas`` are those of known relations, by the id of their nodes.
+    ``schemas`` maps the node ids of known relations to their schemas.
     """
     from sqlglot import exp
 
@@ -123,7 +123,7 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
 
 
 def _has_more_than_a_name(item: Any) -> bool:
-    """Whether filtering a relation, or one beside it, may change its other rows."""
+    """Whether a relation has a suffix (sample, pivot, …), so filtering may change other rows."""
     from sqlglot import exp
 
     known = isinstance(item, (exp.Table, exp.Subquery))
@@ -143,7 +143,7 @@ def _shared_names(select: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OuterRelation:
-    """A relation of an outer select; ``schema`` has its columns of ours, ``names`` those inside."""
+    """A relation of an outer select; ``names`` maps its columns to those of the inner relation."""
 
     node: Any = field(repr=False)
     schema: TableSchema
@@ -158,8 +158,8 @@ def outer_relations(
 ) -> list[OuterRelation]:
     """Return the outer relations that read a select; empty unless all of them are known.
 
-    ``column`` tells which column of the relation an expression is, ``outputs`` what another select
-    of a set operation gives.
+    ``column`` resolves an expression to a column of the relation; ``outputs`` returns the output
+    columns of another select in the set operation.
     """
     from sqlglot import exp
 
@@ -195,13 +195,13 @@ def _unchanged(clause: FromClause, column: Callable[[Any], Column | None]) -> di
     if group is None:
         return {} if clause.select.args.get("having") is not None else found
     if parts_of(group) - {"expressions"}:
-        return {}  # cubes and the like put nulls in the place of values
+        return {}  # CUBE, ROLLUP etc. replace values by nulls
     keys = [column(one) for one in group.expressions]
     return {name: one for name, one in found.items() if one in keys}
 
 
 def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tuple[Outputs, bool]:
-    """Return what a select gives, with its columns of the relation, and whether that is all."""
+    """Return the output columns of a select, and whether the list is complete."""
     from sqlglot import exp
 
     inside, is_all = clause.own.schema, len(clause.all) == 1 and not clause.shared
@@ -217,14 +217,14 @@ def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tu
         elif isinstance(one, (exp.Column, exp.Alias)):
             found.append((one.alias_or_name, column(one.unalias())))
             is_all = is_all and one.find(exp.Star) is None
-        else:  # what may be several columns
+        else:  # may expand to several columns
             found += [(str(name), None) for name in getattr(one, "aliases", ())]
             is_all = False
     return found, is_all
 
 
 def _whole_operation(select: Any) -> Any | None:
-    """Return the set operation around a select, or the select; ``None`` if it has a limit."""
+    """Return the outermost set operation around a select, or the select; ``None`` if limited."""
     from sqlglot import exp
 
     top = select
@@ -242,7 +242,7 @@ def _whole_operation(select: Any) -> Any | None:
 def _names_in_result(
     operation: Any, select: Any, outputs: Callable[[Any], Outputs | None]
 ) -> dict[str, Column]:
-    """Return the columns of a select by their names in the result of the operation around it."""
+    """Return the columns of a select, keyed by their names in the result of the set operation."""
     selects = list(_selects(operation))
     found = [outputs(one) for one in selects]
     known = [one for one in found if one is not None]

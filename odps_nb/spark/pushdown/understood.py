@@ -1,7 +1,7 @@
-"""Decides which queries are known well enough to read less than whole tables.
+"""Decides whether a query is understood well enough to read less than whole tables.
 
-Both answers come from lists of what is known. What is on none (a new clause of Spark, a function
-of the user) makes a query read more, and never less.
+Both decisions use lists of known clauses and functions. Anything not listed (a new clause of Spark,
+a user-defined function) makes a query read more, never less.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation of rows
+_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation
 _SET = frozenset({"this", "expression", "distinct", "by_name", "order", "limit", "offset", "with_"})
 _PARTS: dict[str, frozenset[str]] = {
     "Select": frozenset(
@@ -41,7 +41,7 @@ _PARTS: dict[str, frozenset[str]] = {
     "Star": frozenset({"except_"}),
     "Window": frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
 }
-# Nodes that are known with whatever they hold; so are operators and functions.
+# Nodes that are known with all of their arguments, like operators and functions.
 _WHOLE = frozenset(
     {
         *("From", "Where", "Having", "Qualify", "Order", "Sort", "Cluster", "Distribute", "Hint"),
@@ -54,17 +54,17 @@ _WHOLE = frozenset(
     }
 )
 
-# Words before a bracket that call nothing.
+# Words that may precede a parenthesis without being a function call.
 _WORDS = frozenset(
     """
     all and any array as between by case char cube decimal distinct div else except exists filter
     for from group having ilike in intersect join lateral like limit map minus not numeric nulls
     offset on or over pivot qualify regexp rlike rollup select sets some struct then union unpivot
     using values varchar when where
-    """.split()  # noqa: SIM905  # as a text it can be read
+    """.split()  # noqa: SIM905  # easier to read as text
 )
-# The functions that most queries have, which give the same for the same rows wherever these come
-# from. Any other function makes a query read all rows of its tables.
+# Common functions whose result depends only on their input rows. Any other function makes a query
+# read all rows of its tables.
 _FUNCTIONS = frozenset(
     """
     abs avg broadcast cast ceil chr coalesce collect_list collect_set concat concat_ws count
@@ -76,18 +76,18 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed they have other values each time, with and without other rows beside.
+# Without a seed, their values differ on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # Spark continues a comment there
+    if "\\\n" in text or "\\\r" in text:  # Spark continues the comment on the next line
         return False
     said = [token.text.lower() for token in tokens if not _is_text(token)]
-    if "|" in said or "|>" in said:  # a pipe of Spark, though an operator for sqlglot
+    if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator
         return False
-    # f(table t) reads a table, identifier('n') a column, by names that are nowhere in the tree
+    # f(table t) and identifier('n') refer to tables and columns that do not appear in the tree
     if "table" in said or ("identifier", "(") in itertools.pairwise(said):
         return False
     return all(map(_is_known, tree.walk()))
@@ -104,10 +104,10 @@ def _is_known(node: Any) -> bool:
 
 
 def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
-    """Whether dropping rows that the query does not need leaves its result the same.
+    """Whether dropping rows that the query does not need leaves its result unchanged.
 
-    A value that depends on the place of a row (``rand(3)``, a sample, maybe a function of the
-    user) is another one when rows before it are not read.
+    Values that depend on a row's position (``rand(3)``, a sample, perhaps a user-defined function)
+    change if earlier rows are not read.
     """
     from sqlglot import exp
 
@@ -117,7 +117,7 @@ def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
             called[alias.name.lower()] -= 1
     if any(count > 0 and name not in _WORDS | _FUNCTIONS for name, count in called.items()):
         return False
-    # a word of the grammar may be the name of a user's function
+    # a user-defined function may be named like a keyword
     return all(one.name.lower() in _FUNCTIONS | _RANDOM for one in tree.find_all(exp.Anonymous))
 
 
@@ -126,7 +126,7 @@ def _is_text(token: Any) -> bool:
 
 
 def _called(tokens: Sequence[Any]) -> Iterator[str]:
-    """Yield the words that a bracket follows."""
+    """Yield the words that are followed by a parenthesis."""
     said = ["", *("''" if _is_text(one) else one.text.lower() for one in tokens), ""]
     for before, word, bracket, after in zip(said, said[1:], said[2:], said[3:], strict=False):
         if bracket != "(" or not re.fullmatch(r"\w+", word):

@@ -1,6 +1,6 @@
 """Casts Arrow batches of a read session to the exact schema that Spark expects.
 
-Spark takes a worker's batches by position and does not check their types.
+Spark matches the columns of a worker's batches by position and does not check their types.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema`, by case-insensitive name and in its exact types.
+    """Select the columns of `schema` by case-insensitive name, cast to its exact types.
 
-    Digits of a time below the target's unit are cut; everything else that would change a value
-    raises `ConversionError`.
+    Times are truncated to the unit of the target; any other loss of information raises
+    `ConversionError`.
     """
     if batch.schema.equals(schema):
         return batch
@@ -32,12 +32,12 @@ def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 f"the stream has no column {field.name!r}",
                 column=field.name,
                 target_type=str(field.type),
-                hint="the table has changed since the DataFrame was made: read it again",
+                hint="read the table again; it has changed since the DataFrame was created",
             )
         array = cast_array(batch.column(index), field.type, column=field.name)
         if array.null_count and not field.nullable:
             raise ConversionError(
-                f"column {field.name!r} is declared NOT NULL and holds nulls",
+                f"column {field.name!r} is declared NOT NULL but contains nulls",
                 column=field.name,
                 target_type=str(field.type),
             )
@@ -46,7 +46,7 @@ def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array:
-    """Return the same values in another type; see `select` for what is refused."""
+    """Cast values to another type; raises the same errors as `select`."""
     source = array.type
     if source.equals(target):
         return array
@@ -67,7 +67,7 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
 
 
 def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
-    """Convert timestamps with a zone to that of the connection; without one, to naive UTC."""
+    """Convert instants to the given time zone; with ``None``, to naive UTC."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             unit = field.type.unit
@@ -79,14 +79,14 @@ def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
 
 
 def _rescaled(array: pa.Array, source: str, target: pa.DataType) -> pa.Array:
-    """Change the unit of times or durations; digits that are lost are cut towards the past."""
+    """Change the unit of times or durations; lost digits are rounded down."""
     try:
         times = array.view(pa.timestamp(source)).cast(pa.timestamp(target.unit))
     except pa.ArrowInvalid:
         step = _PER_SECOND[source] // _PER_SECOND[target.unit]
         if not step:
             raise
-        # Arrow's integer division rounds to zero; before 1970 that would round up.
+        # Arrow's integer division truncates towards zero, which would round up before 1970.
         counts = array.view(pa.int64())
         quotient = pc.divide(counts, step)
         is_over = pc.less(counts, pc.multiply(quotient, step))
@@ -95,7 +95,7 @@ def _rescaled(array: pa.Array, source: str, target: pa.DataType) -> pa.Array:
 
 
 def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
-    if array.offset:  # a slice: the buffers below must begin where the rows do
+    if array.offset:  # copies a slice, because the buffers below are read from their beginning
         array = array.take(pa.array(range(len(array)), pa.int64()))
     validity = array.buffers()[0] if array.null_count else None
     inner = functools.partial(cast_array, column=column)
@@ -115,7 +115,7 @@ def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def _child(array: pa.StructArray, name: str) -> pa.Array:
-    # `StructArray.field` ignores nulls of the struct itself; those are kept by its mask.
+    # `StructArray.field` ignores nulls of the struct itself, which its mask preserves.
     for index, field in enumerate(array.type):
         if field.name.casefold() == name.casefold():
             return array.field(index)

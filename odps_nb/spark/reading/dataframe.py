@@ -1,6 +1,6 @@
 """`read`: returns a table as a Spark DataFrame, one task per split.
 
-The driver opens the session, so all tasks read one snapshot; no row passes through the driver.
+The driver opens the session, so all tasks read one snapshot. Rows do not pass through the driver.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def read(
 ) -> DataFrame:
     """Return a table as a DataFrame; the rows are read when an action needs them.
 
-    The read session is opened here: every action sees the same rows, until the session expires
-    and actions raise `SessionExpiredError`. ``count()`` of this DataFrame returns the row count of
-    the session, without a job, if the service reports it. ``explain()`` names what is read.
+    This call opens the read session: every action reads the same rows, until the session expires
+    and actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of this
+    DataFrame returns it without a job. ``explain()`` shows columns, partitions and filter.
 
     Parameters
     ----------
@@ -71,22 +71,22 @@ def read(
         The session, e.g. of `odps_nb.spark.session`.
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
-        the tasks inside the pickled task and are in no plan, setting or event log. With
-        ``ODPS_NB_SPARK_KEYS=executor`` in the environment tasks find their own keys.
+        the tasks inside the pickled task and do not appear in plans, settings or event logs. With
+        ``ODPS_NB_SPARK_KEYS=executor`` in the environment, each executor looks up its own keys.
     columns, partitions, where, params
-        What to read, as in `Table.read`. Spark's own ``select`` and ``filter`` apply only after all
-        rows have been sent; `odps_nb.spark.sql` derives these arguments from a query.
+        The data to read, as in `Table.read`. Spark's own ``select`` and ``filter`` only apply after
+        all data have been read; `odps_nb.spark.sql` derives these arguments from a query.
     limit
         Maximum number of rows.
     splits, split_bytes
-        Approximate number of tasks, or bytes that each reads.
+        Approximate number of tasks, or of bytes per task.
     text
-        Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` puts U+FFFD in place
-        of such bytes, ``"binary"`` returns all text of data columns as ``binary``.
+        Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` replaces invalid bytes
+        by U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.
     char_padding
-        Keep the blanks at the end of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
+        Keep trailing blanks of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
     since, until, changes
-        Read what versions added or changed, as in `Table.read`.
+        Read the rows that table versions added or changed, as in `Table.read`.
     progress
         Progress display of every action. By default a card in a notebook, in the cell of the
         action, and a line in a terminal; ``False`` disables it.
@@ -96,11 +96,11 @@ def read(
     NotFoundError
         No such table or column; close names are in the hint.
     ArgumentError
-        An argument that makes no sense.
+        An argument is invalid.
     ConflictError
         A version after ``since`` replaced rows.
     ConversionError
-        Spark has no type for a column that ``columns`` names. Without ``columns``, such columns are
+        Spark has no type for a column named in ``columns``. Without ``columns``, such columns are
         left out with a warning.
 
     Examples
@@ -140,7 +140,7 @@ def read(
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
-    """Return the DataFrame of a `Scan`: of the same snapshot."""
+    """Return a DataFrame over the snapshot of a `Scan`."""
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan._opened(), scan._plan)
@@ -150,14 +150,14 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
-    """Return local rows as a DataFrame, with the types that a table read returns."""
+    """Return a DataFrame of local rows, with the same Spark types as a table read."""
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
     kept = columns_for_spark(schema)
     rows = rows.select([place for place, one in enumerate(schema) if one in kept])
     found = spark_schema(kept)
     with without_pandas_notice():
-        if not rows.num_rows:  # Spark takes no Arrow without batches
+        if not rows.num_rows:  # Spark rejects an Arrow table without batches
             return spark.createDataFrame([], found)
         return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
@@ -169,7 +169,7 @@ def session_dataframe(
     plan: ReadPlan,
     progress: Progress = None,
 ) -> DataFrame:
-    """Return the DataFrame that reads the splits of a session, columns as its plan orders them."""
+    """Return the DataFrame that reads the splits of a session, with columns in the plan's order."""
     from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
 
     counter = counter_of(spark, read_activity(session), progress)
@@ -193,5 +193,5 @@ def session_dataframe(
         numbers = split_rows(spark, count, planned_size(session))
         frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
-        frame = frame.limit(session.limit)  # the splits hold more rows than that
+        frame = frame.limit(session.limit)  # the splits may contain more rows
     return frame

@@ -1,4 +1,4 @@
-"""What a DataFrame will read, checked against the table before anything is opened."""
+"""Plans the read of a DataFrame, checks it against the table, and opens its read session."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.plan import ReadPlan, ReadSession
 
-#: Rows of a task at most that reads a BLOB column: at 1 MB a blob, some seconds of work.
+#: Maximum rows of a task that reads a BLOB column: a few seconds of work with 1 MB blobs.
 BLOB_ROWS = 256
 _SHOWN = 200
 
 
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
-    """Return the plan of a read; one request for the table's schema, if names are checked."""
+    """Return the plan of a read; requests the table's schema if column names must be checked."""
     from odps_nb.access.reading.planning import plan_read
     from odps_nb.client.catalog import fetch_primary_key, fetch_table
 
@@ -31,14 +31,14 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
         table,
         lambda: fetch_table(storage, table).schema,
         lambda: fetch_primary_key(storage, table),
-        replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark has no other
+        replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark's only unit
         storage,
         timezone=storage.profile.timezone or "UTC",
     )
 
 
 def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
-    """Open the read session of a plan, cut for tasks; errors as of `open_read_session`."""
+    """Open the read session of a plan, split for tasks; raises as `open_read_session` does."""
     from odps_nb.client.read.session import open_read_session
 
     blobs = [column for column in plan.schema or () if has_blob(column.type)]
@@ -48,7 +48,7 @@ def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
 
 
 def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Return the session cut into tasks of few rows if it reads blobs and no size is given."""
+    """Split the session into tasks of few rows if it reads blobs and no size is given."""
     from odps_nb.client.read.session import cut_for_blobs
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None
@@ -68,7 +68,7 @@ def read_activity(session: ReadSession) -> Activity:
 
 
 def read_name(session: ReadSession, plan: ReadPlan) -> str:
-    """Return the name of a read's function in plans, unique to its session; no endpoint, no key."""
+    """Return the name of a read in plans, unique to its session; contains no endpoint or key."""
     told = [_columns(session, plan)]
     if plan.partitions:
         told.append(_short(" or ".join(map(str, plan.partitions))))

@@ -1,7 +1,7 @@
-"""The count of a DataFrame before any row is read, and the size that Spark plans with.
+"""Provides the row count of a DataFrame without reading it, and the size for Spark's planner.
 
-PySpark cannot pass statistics to the planner, which takes a Python function's output to be as large
-as its input. So the input, one row per split, is padded to the size of the table (`split_rows`).
+PySpark cannot pass statistics to the planner, which assumes that a Python function's output is as
+large as its input. So the input, one row per split, is padded to the table's size (`split_rows`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
+#: Planned size if unknown, and upper limit: Spark never broadcasts more, whatever its threshold.
 LARGEST = 8 << 30
-_CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
-#: Empty columns beside the number of a split: what Spark counts for each row of `split_rows`.
+_CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
+#: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
 _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 
@@ -27,14 +27,14 @@ _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
     """Let ``df.count()`` of this DataFrame return the row count of the session, if it is known.
 
-    One that is to be cached counts its rows, since that is how users fill the cache.
+    A cached DataFrame still counts its rows, because users fill the cache by ``count()``.
     """
     rows, this = session.row_count, weakref.ref(df)
     if rows is None:
         return df
 
     def count() -> int:
-        """Return the number of rows: the read session's, unless they are to be cached."""
+        """Return the row count of the read session; run a job only if the DataFrame is cached."""
         frame = this()
         if frame is not None and (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
             return type(frame).count(frame)
@@ -47,12 +47,12 @@ def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
 def planned_size(session: ReadSession) -> int:
     """Return the size in bytes that Spark should plan with; overestimated if unsure.
 
-    A join broadcasts the side that is small enough; a table that is not must never look so.
+    A join broadcasts a side that is small enough, so a large table must never look small.
     """
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
-    if rows is not None and all(widths):  # what is wider than a cell is kept beside it
+    if rows is not None and all(widths):  # wider values are stored outside their cell
         return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST
@@ -60,10 +60,10 @@ def planned_size(session: ReadSession) -> int:
 
 
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
-    """Return one row per split, its number, in a partition each, padded to that total size.
+    """Return one row per split with its number, each in its own partition, padded to a total size.
 
-    Further columns are null and only look large. The rest is made up by numbers that the JVM counts
-    and drops: 17 million, a few nanoseconds each, for a table too large for any broadcast.
+    Null columns increase the size that Spark estimates. Extra ``range`` rows, which the JVM filters
+    out, add the rest: at most 17 million, at a few nanoseconds each.
     """
     step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")

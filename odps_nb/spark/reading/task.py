@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
-    "another session, since it would see other rows than its neighbours"
+    "a new session, because it would read another snapshot than the other tasks"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SplitList:
-    """All splits of a session; equal row ranges are computed, since all travel with every task."""
+    """All splits of a session; stored compactly, because the list is pickled with every task."""
 
     count: int
-    rows: int | None = None  # cut evenly into `count` ranges; None: the server's splits, by index
+    rows: int | None = None  # divided into `count` equal ranges; None: splits by index
     others: tuple[Split, ...] = ()
 
     @classmethod
     def of(cls, splits: Sequence[Split]) -> SplitList:
-        """Detect equal row ranges, or store the splits as they are."""
+        """Store only the row count if the splits are equal row ranges, else all splits."""
         last = splits[-1] if splits else None
         rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
         even = cls(len(splits), rows)
@@ -60,7 +60,7 @@ class SplitList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """What a task needs to read any split of one session; ``session`` carries no splits."""
+    """The parameters for reading any split of one session; ``session`` is stored without splits."""
 
     profile: TaskProfile
     session: ReadSession
@@ -71,7 +71,7 @@ class ReadTask:
     def of(
         cls, profile: TaskProfile, session: ReadSession, *, counter: TaskCounter | None = None
     ) -> ReadTask:
-        """Make the task of a session that is open."""
+        """Return the task of an open session."""
         return cls(
             profile=profile,
             session=dataclasses.replace(session, splits=()),
@@ -83,7 +83,7 @@ class ReadTask:
 def read_split(
     task: ReadTask, number: int, schema: pa.Schema, *, expired: str = _EXPIRED
 ) -> Iterator[pa.RecordBatch]:
-    """Read one split as batches of exactly that schema; ``expired`` is the hint if it is over."""
+    """Read one split as batches of the given schema; ``expired``: hint for an expired session."""
     from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch
 
@@ -98,7 +98,7 @@ def read_split(
 
 
 def require_types(asked: StructType, known: StructType) -> None:
-    """Raise unless the schema has the table's types: Spark would not check."""
+    """Raise unless the requested schema has the table's types; Spark does not check this."""
     types = {field.name.casefold(): field.dataType for field in known.fields}
     wrong = [
         f"{field.name} is {types[field.name.casefold()].simpleString()}, "
@@ -109,6 +109,6 @@ def require_types(asked: StructType, known: StructType) -> None:
     ]
     if wrong:
         raise ConversionError(
-            f"the schema does not fit the table: {'; '.join(wrong)}",
-            hint="name the types as the table has them, and cast afterwards",
+            f"the given schema does not fit the table: {'; '.join(wrong)}",
+            hint="use the types of the table, and cast afterwards",
         )

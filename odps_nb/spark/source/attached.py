@@ -1,7 +1,7 @@
-"""`attach`: puts tables into Spark's own catalog, so that plain Spark SQL reads and writes them.
+"""`attach`: adds ODPS tables to Spark's catalog, so that plain Spark SQL reads and writes them.
 
-Spark's catalog keeps no options of a table with a Python source. So each table gets a data source
-class of its own, and an entry that names this class. No row and no key is in the catalog.
+Spark's catalog drops the options of tables with a Python source. So each table gets a separate data
+source class, and a catalog entry that names it. The catalog stores no rows and no keys.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
-#: How a database of ours is known again.
+#: Comment that marks a database as created by `attach`.
 _COMMENT = "ODPS tables of odps_nb.spark.attach"
 _DATABASE = re.compile(r"[A-Za-z_]\w*")
-# Where a write may say something: the table is named by the entry already.
+# Write options that an attached table accepts; the entry already names the table.
 _WRITER = frozenset({"overwrite", "max_partitions", "compression"})
 
 
@@ -43,11 +43,11 @@ def attach(
     database: str = "odps",
     progress: Progress = None,
 ) -> tuple[str, ...]:
-    """Put tables into Spark's catalog, for ``spark.sql("select … from odps.orders")``.
+    """Add tables to Spark's catalog, for ``spark.sql("select … from odps.orders")``.
 
-    ``docs/spark-sql.md`` lists the statements that work with them. Each query reads all columns and
-    all rows of the table as it is then: `odps_nb.spark.sql` reads only what a query needs. The
-    entries are in memory and end with the session; dropping one does not drop the table.
+    ``docs/spark-sql.md`` lists the supported statements. Each query reads all columns and rows of
+    the current table; `odps_nb.spark.sql` reads only what a query needs. The entries are in memory
+    and end with the session; dropping an entry does not drop the table.
 
     Parameters
     ----------
@@ -57,19 +57,19 @@ def attach(
     database
         Database of the entries; created if missing.
     progress
-        As of `odps_nb.spark.register`.
+        As in `odps_nb.spark.register`.
 
     Returns
     -------
     tuple of str
-        The names for SQL, e.g. ``("odps.orders",)``.
+        The names to use in SQL, e.g. ``("odps.orders",)``.
 
     Raises
     ------
     NotFoundError
         No such table.
     ArgumentError
-        Two tables would have one name, or the name or the database exists already.
+        Two tables would have the same name, or the name or the database exists already.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive it.
 
@@ -103,7 +103,7 @@ def attach(
 def _source_of(
     table: TableName, profile: Profile, counts: TaskCounter | None
 ) -> type[OdpsDataSource]:
-    """Return a data source class that stands for one table; pickled with the profile."""
+    """Return a data source class for one table; it is pickled with the profile."""
     known = TaskProfile(tuple(profile.as_options().items()))
 
     class Attached(OdpsDataSource):
@@ -138,11 +138,11 @@ def _source_name(table: TableName) -> str:
 def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str) -> None:
     for key in options:
         if key.casefold() not in known:
-            # Spark takes the options of one reference in a query for those of all.
+            # Spark applies the options of one reference to all references in a query.
             raise ConfigError(
-                f"a {verb} of an attached table takes no option {key!r}",
+                f"a {verb} of an attached table does not accept the option {key!r}",
                 option=key,
-                hint=f"odps_nb.spark.{verb} takes it as an argument",
+                hint=f"use odps_nb.spark.{verb}, which accepts it as an argument",
             )
 
 
@@ -164,7 +164,7 @@ def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]
         entry = f"{database}.{name.table}"
         if found.setdefault(entry, name) != name:
             raise ArgumentError(
-                f"{found[entry]} and {name} would both be {entry}",
+                f"{found[entry]} and {name} would both be named {entry}",
                 argument="tables",
                 hint="attach one of them with another database=",
             )
@@ -176,7 +176,7 @@ def _make_database(spark: SparkSession, database: str) -> None:
         spark.sql(f"create database `{database}` comment '{_COMMENT}'")
     elif spark.catalog.getDatabase(database).description != _COMMENT:
         raise ArgumentError(
-            f"Spark has a database {database!r} already",
+            f"Spark already has a database {database!r}",
             argument="database",
             hint=f"pass another name, e.g. database='{database}_odps'",
         )
@@ -189,14 +189,14 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # Spark shows none for ours
+        if any(row.col_name == "Provider" for row in rows):  # our entries have none
             raise ArgumentError(
-                f"Spark has a table {entry} of its own",
+                f"Spark already has a table {entry}",
                 argument="tables",
                 hint="drop it, or attach with another database=",
             )
         spark.sql(f"drop table {quoted}")
-    # The path is never read; without one Spark would create a folder for rows.
+    # The path is never read; without it Spark would create a folder for the table.
     spark.catalog.createTable(
         quoted, path=f"/odps/{name}", source=_source_name(name), schema=columns
     )

@@ -1,9 +1,9 @@
 """`CommitLog`: records which write session commits each micro-batch.
 
-In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the service is asked to
-commit, ``….done`` after that. A query that is restarted in between repeats the same commit instead
-of writing the rows again. The digest is of Spark's files about the query and the batch, since a
-checkpoint that was emptied by hand counts its batches from 0 again. Driver only; no keys.
+In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the commit request, and
+``….done`` after it. If a query is restarted in between, it repeats the same commit instead of
+writing the rows again. The digest is over Spark's files for the query and the batch, because batch
+numbers restart at 0 if a checkpoint is cleared manually. Driver only; contains no keys.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from pyarrow.fs import (
 from odps_nb.errors import ConfigError, StateError
 
 _FOLDER = "odps_nb"
-_KEPT = 100  # as many as Spark keeps of its own log
-_ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls otherwise
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # FAT, some mounts
+_KEPT = 100  # number of batches; Spark keeps as many in its own log
+_ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # Hadoop's scheme: Arrow's scheme
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. FAT and some mounts
 _ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A commit about to be requested: streams as (id, version)."""
+    """A recorded commit request: the write session and its streams as (id, version)."""
 
     table: str
     session: str
     streams: tuple[tuple[str, int], ...]
 
     def encode(self) -> bytes:
-        """Return the content of the file."""
+        """Return the content of the log file."""
         members = {"table": self.table, "session": self.session, "streams": self.streams}
         return json.dumps(members, indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes, path: str) -> Intent:
-        """Read the content of the file."""
+        """Parse the content of a log file; raise `StateError` if it is damaged."""
         try:
             found = json.loads(content)
             streams = tuple((str(name), int(version)) for name, version in found["streams"])
@@ -58,14 +58,14 @@ class Intent:
         except (ValueError, KeyError, TypeError):
             raise StateError(
                 f"{path} is damaged: whether its micro-batch was committed is unknown",
-                hint="look whether its rows are in the table; if not, delete the file",
+                hint="check whether its rows are in the table; if not, delete the file",
             ) from None
 
 
 class CommitLog:
-    """The files of one checkpoint: a path or URI that ``pyarrow.fs`` or a library of fsspec opens.
+    """The log files of one checkpoint, given as a path or URI for ``pyarrow.fs`` or fsspec.
 
-    Keys and endpoint of a store are those of its library, such as ``AWS_ENDPOINT_URL``.
+    The storage library reads keys and endpoint from its own settings, such as ``AWS_ENDPOINT_URL``.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -78,17 +78,17 @@ class CommitLog:
         return Intent.decode(self._read(path), path) if self._is_there(path) else None
 
     def is_done(self, batch: int) -> bool:
-        """Whether a micro-batch is known to be committed."""
+        """Whether a micro-batch is recorded as committed."""
         return self._is_there(self.path(batch, "done"))
 
     def note_done(self, batch: int) -> None:
-        """Record that a micro-batch is committed, so that the service need not be asked."""
+        """Record that a micro-batch is committed, which saves later requests to the service."""
         self._write(self.path(batch, "done"), b"")
 
     def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
-        """Record a commit about to be requested; on disk when this returns.
+        """Record a commit before it is requested; the file is on disk when this returns.
 
-        ``instead_of`` is what `find` returned: a commit that can never succeed.
+        ``instead_of`` is the commit that `find` returned and that can never succeed.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:
@@ -101,7 +101,7 @@ class CommitLog:
             self._tidy(batch - _KEPT)
 
     def path(self, batch: int, kind: str = "json") -> str:
-        """Return where a file of a micro-batch is."""
+        """Return the path of a log file of a micro-batch."""
         digest = hashlib.sha256()
         for name in ("metadata", f"offsets/{batch}"):
             try:
@@ -111,7 +111,7 @@ class CommitLog:
                     f"{self._root} is not the checkpoint of this query as seen from the driver: "
                     f"{name} cannot be read ({type(error).__name__})",
                     option="checkpointLocation",
-                    hint="write checkpointLocation with its scheme, e.g. hdfs://… or file://…",
+                    hint="set checkpointLocation with its scheme, e.g. hdfs://… or file://…",
                 ) from error
         return f"{self._folder}/{batch}-{digest.hexdigest()[:16]}.{kind}"
 
@@ -130,9 +130,9 @@ class CommitLog:
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Give a file its name, unless another has it; leave it where the disk has no links."""
+        """Link a file to its final name; raise if it exists, do nothing without hard links."""
         try:
-            os.link(beside, path)  # unlike a rename, it replaces nothing
+            os.link(beside, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:
             self._files.delete_file(beside)
             raise
@@ -170,8 +170,8 @@ class CommitLog:
 
 def _taken(batch: int, path: str) -> StateError:
     return StateError(
-        f"another driver writes micro-batch {batch} with this checkpoint: {path} is of its commit",
-        hint="stop one of the two queries; nothing of this one is in the table",
+        f"another driver writes micro-batch {batch} with this checkpoint: {path} exists already",
+        hint="stop one of the two queries; this one has not written to the table",
     )
 
 
@@ -179,7 +179,7 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
     parts = urlsplit(checkpoint)
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else checkpoint
-        return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow wants text
+        return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow needs text
     scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
     uri = parts._replace(scheme=scheme).geturl()
     try:
@@ -188,8 +188,8 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
         raise ConfigError(
             f"the checkpoint {checkpoint} cannot be opened: {error}",
             option="checkpointLocation",
-            hint="use a place that pyarrow.fs opens (a path, hdfs://, s3://, gs://), or install "
-            "the library of fsspec for it; what was committed is remembered there",
+            hint="use a location that pyarrow.fs can open (a path, hdfs://, s3://, gs://), or "
+            "install its fsspec library; commits are recorded there",
         ) from error
     return files, root.rstrip("/")
 

@@ -1,8 +1,8 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
-No filter pushdown: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with the
-rows of an earlier filter. Spark makes these objects in Python processes of its own and pickles them
-from one to the next: what is set after ``__init__`` is lost, and each method imports what it needs.
+No filter pushdown: with it, pyspark 4.1 and 4.3 return the rows of an earlier filter for later
+queries of the same DataFrame. Spark creates these objects in separate Python processes and pickles
+them in between: attributes set after ``__init__`` are lost, and each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 
 def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
-    """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
+    """Return the options, keys included, for ``spark.read.format("odps").options(**…)``.
 
-    `register` with a connection needs none of them. Options of a DataFrame reader or writer are
-    in no plan, event log or UI; under Spark Connect after `register` only. Never put them into
-    ``spark.conf`` or into ``OPTIONS (…)`` of SQL text, which are; name a profile there.
+    They are not needed after `register` with a connection. Options of a DataFrame reader or writer
+    do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
+    put them into ``spark.conf`` or ``OPTIONS (…)`` of SQL text, which do; name a profile there.
 
     Examples
     --------
@@ -73,33 +73,33 @@ def register(
     *,
     progress: Progress = None,
 ) -> None:
-    """Make ``format("odps")`` known to a session.
+    """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers connect as it does unless their options say otherwise, so
-    that no key is in any option. Do so under Spark Connect, whose server logs plans with their
-    options; what `options` gives is hidden there, by this session only.
+    With `odps`, readers and writers use its connection settings unless their options override
+    them, so that no option contains a key. Pass it with Spark Connect, whose server logs plans
+    with their options; only this session redacts the keys of `options` there.
 
-    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as of
+    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as in
     `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``,
     ``compression``, ``text``, ``char_padding``, ``since``, ``until`` and ``changes``; those of a
     writer ``table``, ``partition``, ``overwrite``,
-    ``max_partitions``, ``create``, ``partitioned_by`` (as of `odps_nb.spark.write`) and
-    ``compression``; and those of `options`, or ``profile`` with a profile's name.
+    ``max_partitions``, ``create``, ``partitioned_by`` (as in `odps_nb.spark.write`) and
+    ``compression``. Both accept the options of `options`, or ``profile`` with a profile's name.
 
-    ``readStream`` takes the options of a reader except ``limit``, ``since``, ``until``, ``changes``
-    and the partition ``latest``, and
-    ``starting_version`` (the rows that are there first: ``"earliest"``, the default; what comes
-    from now on: ``"latest"``; or the number of a version to begin after),
-    ``max_versions_per_trigger`` (the limit of a micro-batch; PySpark 4.2), ``skip_overwrites``
-    (``true``: leave out versions that replaced rows, which are errors otherwise) and
-    ``poll_seconds`` (how old the newest version may be, 1 by default).
+    ``readStream`` accepts the options of a reader except ``limit``, ``since``, ``until``,
+    ``changes`` and the partition ``latest``. Its other options are
+    ``starting_version`` (``"earliest"``, the default: begin with the existing rows; ``"latest"``:
+    only new rows; or the number of a version to begin after),
+    ``max_versions_per_trigger`` (limit of a micro-batch; PySpark 4.2), ``skip_overwrites``
+    (``true``: skip versions that replaced rows, which are errors otherwise) and
+    ``poll_seconds`` (maximum age of the cached newest version; default 1).
 
-    ``writeStream`` takes the options of a writer but ``create`` and ``partitioned_by``;
-    ``checkpointLocation`` must be among them.
+    ``writeStream`` accepts the options of a writer except ``create`` and ``partitioned_by``;
+    ``checkpointLocation`` is required.
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
-    `progress` works as in `odps_nb.spark.read`. Streams and Spark Connect show none.
+    `progress` works as in `odps_nb.spark.read`. Streams and Spark Connect do not show progress.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | Non
 
 
 def _connected(profile: Profile | None, counts: TaskCounter | None) -> type[OdpsDataSource]:
-    """Return a data source class bound to a profile, which is pickled with it."""
+    """Return a data source class bound to a profile; both are pickled together."""
     known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
@@ -136,9 +136,9 @@ def _connected(profile: Profile | None, counts: TaskCounter | None) -> type[Odps
 class OdpsDataSource(DataSource):
     """The data source behind ``format("odps")``; Spark calls its methods."""
 
-    #: The profile of a reader or writer whose options name none.
+    #: Default profile for readers and writers whose options name none.
     registered: ClassVar[TaskProfile | None] = None
-    #: Where batch reads and writes count; a stream has no cell that waits for it.
+    #: Counter of batch reads and writes; streams are not counted, as no cell waits for them.
     counter: ClassVar[TaskCounter | None] = None
 
     @classmethod
@@ -147,7 +147,7 @@ class OdpsDataSource(DataSource):
         return "odps"
 
     def _given(self) -> Mapping[str, str]:
-        """Return the options, with the profile that was registered where they name none."""
+        """Return the options, with the registered profile if they name none."""
         if self.registered is None or {"endpoint", "profile"} & {
             k.casefold() for k in self.options
         }:
@@ -155,7 +155,7 @@ class OdpsDataSource(DataSource):
         return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
-        """Return the columns of the option ``columns``, or those that Spark has a type for."""
+        """Return the columns of the option ``columns``; default: all that Spark has a type for."""
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
         from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
@@ -171,19 +171,19 @@ class OdpsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`.
 
-        Spark keeps it with the DataFrame; before 4.1 it asks anew for each action.
+        Spark keeps the reader with the DataFrame; before 4.1 it calls this for each action.
         """
         with task_errors('format("odps")'):
             return OdpsReader(ReadSettings.of(self._given()), schema, self.counter)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        """Open a write session once the columns of `schema` fit the table."""
+        """Check the columns of `schema` against the table, then open a write session."""
         with task_errors('format("odps")'):
             settings = WriteSettings.of(self._given())
             return OdpsWriter(settings, schema, self.counter, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Follow the columns of `schema`; nothing is asked yet."""
+        """Return the stream reader for the columns of `schema`; makes no request."""
         from odps_nb.spark.source.stream_reader import OdpsStreamReader
 
         with task_errors('readStream.format("odps")'):
@@ -210,7 +210,7 @@ class _Split(InputPartition):
 
 
 class OdpsReader(DataSourceReader):
-    """One read session for the life of a DataFrame."""
+    """Reads one read session, which is kept as long as the DataFrame."""
 
     def __init__(
         self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
@@ -232,7 +232,7 @@ class OdpsReader(DataSourceReader):
         return [_Split(number) for number in range(len(self._task.splits))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a split; Spark asks with a plain partition where a table has none."""
+        """Read a split; Spark passes a plain `InputPartition` if there are no splits."""
         from odps_nb.spark.reading.task import read_split
 
         if isinstance(partition, _Split):
@@ -251,13 +251,13 @@ def _activity(session: WriteSessionRef) -> Activity:
 
 @dataclass(frozen=True)
 class _Message(WriterCommitMessage):
-    """What the attempt that counts has written; ``None`` for a partition without rows."""
+    """The stream written by a successful attempt; ``None`` for a partition without rows."""
 
     written: Written | None
 
 
 class OdpsWriter(DataSourceArrowWriter):
-    """One write session; Spark calls `commit` or `abort` on a copy of this, in another process."""
+    """One write session; Spark calls `commit` or `abort` on a copy in another process."""
 
     def __init__(
         self,
@@ -284,17 +284,17 @@ class OdpsWriter(DataSourceArrowWriter):
 
     @property
     def session(self) -> WriteSessionRef:
-        """The write session that all attempts write into."""
+        """The write session shared by all attempts."""
         return self._task.session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one attempt's rows into a stream of its own."""
+        """Write the rows of one attempt into a new stream."""
         from odps_nb.spark.writing.task import write_partition
 
         return _Message(write_partition(self._task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit exactly the streams of the attempts that Spark counts."""
+        """Commit exactly the streams of the attempts that Spark reports as successful."""
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import commit_write
         from odps_nb.spark.writing.task import check_or_abort, partitions_of
@@ -314,9 +314,9 @@ class OdpsWriter(DataSourceArrowWriter):
             self._task.counter.ended(Phase.DONE, rows=sum(one.stream.rows for one in done))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop the session, unless it may be committed.
+        """Abort the session, unless it may be committed.
 
-        Spark also calls this after a commit that raised, then with a message for every partition.
+        Spark also calls this after a commit that raised, with a message for every partition.
         """
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import abort_write

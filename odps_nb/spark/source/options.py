@@ -1,4 +1,4 @@
-"""Parses the options of ``format("odps")``; refuses unknown ones, which might replace a table."""
+"""Parses the options of ``format("odps")``; rejects unknown ones: ignoring them is unsafe."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan
     from odps_nb.spark.writing.task import WriteTask
 
-#: What to use in place of options of other formats.
+#: Hints for options of other formats.
 _INSTEAD = {
-    "a table is read as it is now; odps.table(name).read(since=…, until=…) reads what versions "
-    "added": ("timestampasof", "versionasof"),
-    "a write changes no columns: run alter table … add columns with odps.sql(…)": (
+    "use odps.table(name).read(since=…, until=…) for the rows that versions added; earlier "
+    "versions cannot be read": ("timestampasof", "versionasof"),
+    "add columns with odps.sql('alter table … add columns …'); a write does not": (
         *("mergeschema", "overwriteschema"),
     ),
-    '.option("overwrite", "partitions") with mode overwrite replaces the partitions that get '
-    'rows, .option("partition", "ds=x") that one': ("partitionoverwritemode", "replacewhere"),
-    "starting_version takes 'earliest', 'latest' or the number of a version; versions are not "
-    "found by time": ("startingoffsets", "startingtimestamp", "startingversion"),
-    "max_versions_per_trigger limits what a micro-batch reads": (
+    'use mode overwrite with .option("overwrite", "partitions") to replace the partitions that '
+    'get rows, or .option("partition", "ds=x") for one': ("partitionoverwritemode", "replacewhere"),
+    "use starting_version with 'earliest', 'latest' or a version number; versions cannot be "
+    "looked up by time": ("startingoffsets", "startingtimestamp", "startingversion"),
+    "use max_versions_per_trigger to limit a micro-batch": (
         *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
     ),
-    '.option("since", 7).option("changes", True) of spark.read reads changes': (
+    'use spark.read with .option("since", 7).option("changes", True) to read changes': (
         *("changes", "readchangedata", "readchangefeed"),
     ),
-    "skip_overwrites leaves out versions that replaced rows": (
+    "use skip_overwrites to skip versions that replaced rows": (
         *("ignorechanges", "ignoredeletes", "skipchangecommits"),
     ),
     'name the table: .option("table", "project.table"), or .load("project.table")': ("dbtable",),
-    "odps_nb.spark.sql(spark, odps, …) runs a query, odps.sql(…) does on the service": ("query",),
-    "where is the option for a condition": ("filter",),
+    "run a query with odps_nb.spark.sql(spark, odps, …), or odps.sql(…) on the service": ("query",),
+    "use the option where for a condition": ("filter",),
 }
 INSTEAD = {name: hint for hint, names in _INSTEAD.items() for name in names}
 
@@ -69,30 +69,30 @@ _STREAM_ONLY = frozenset(
     }
 )
 _STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
-_CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
+_CHECKPOINT = "checkpointlocation"  # a Spark option, passed to the sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
-#: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
+#: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
 _CATALOG_PREFIX = "option."
 
 
 def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> dict[str, str]:
     given = {key.casefold(): value for key, value in options.items()}
     if any(key.startswith(_CATALOG_PREFIX) for key in given):
-        # It would be made, and then be read without any of its options.
+        # Spark would create the table, but read it without any of its options.
         raise ConfigError(
             "an ODPS table cannot be created in Spark's catalog, which drops its options",
             option="table",
-            hint="create temporary view … using odps options (…) works",
+            hint="use create temporary view … using odps options (…)",
         )
     for key in given:
         if key not in known | _PROFILE:
             close = difflib.get_close_matches(key, known, n=1)
             raise ConfigError(
-                f"a {verb} of odps has no option {key!r}"
+                f"a {verb} of format odps has no option {key!r}"
                 + (f" (did you mean {close[0]!r}?)" if close else ""),
                 option=key,
                 hint=INSTEAD.get(key)
-                or f"options are: {', '.join(sorted(known))}, and those of a profile",
+                or f"use one of: {', '.join(sorted(known))}, or an option of a profile",
             )
     return given
 
@@ -107,11 +107,11 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     table = given.get("table") or given.get("path")
     if not table:
         raise ConfigError(
-            "no table is named",
+            "no table is given",
             option="table",
-            hint='add .option("table", "project.table"), or .save("project.table") in place of '
-            'saveAsTable. In SQL: odps_nb.spark.attach(spark, odps, "orders") makes the name '
-            "odps.orders, and a new table comes from "
+            hint='add .option("table", "project.table"), or use .save("project.table") instead of '
+            'saveAsTable. For SQL, call odps_nb.spark.attach(spark, odps, "orders") to use the '
+            "name odps.orders. Create a new table with "
             'odps_nb.spark.write(df, odps, "name", create=True)',
         )
     return profile, profile.table(table)
@@ -140,12 +140,12 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Read the options of a reader."""
+        """Parse the options of a batch reader."""
         return cls._of(_checked(options, _READ, "reader"))
 
     @classmethod
     def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Read the options of a batch or stream reader, before it is known which."""
+        """Parse the options of a batch or stream reader, before its kind is known."""
         return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
 
     @classmethod
@@ -153,12 +153,12 @@ class ReadSettings:
         profile, table = _connection(given)
         where, limit = given.get("where") or None, _number(given, "limit")
         if where and limit is not None:
-            # The service cannot count what a filter leaves, and a data source cannot stop all
-            # tasks after n rows together.
+            # The service cannot count filtered rows, and a data source cannot stop all tasks
+            # after n rows in total.
             raise ConfigError(
-                "limit and where do not go together here",
+                "limit and where cannot be combined in format odps",
                 option="limit",
-                hint="leave the option out and write .limit(n) after load()",
+                hint="remove the option limit and call .limit(n) after load()",
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
@@ -179,7 +179,7 @@ class ReadSettings:
         return cls(profile=profile, table=table, options=options)
 
     def chosen(self, schema: TableSchema) -> TableSchema:
-        """Return the selected columns, data columns first."""
+        """Return the schema of the selected columns, data columns first."""
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
         if self.options.columns is not None:
@@ -193,7 +193,7 @@ class ReadSettings:
         return schema
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
-        """Return the plan that reads these columns; costs one request."""
+        """Return the plan that reads these columns; makes one request."""
         if self.options.changes:
             columns = [name for name in columns if name != CHANGE.name]
         return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
@@ -205,7 +205,7 @@ class WriteSettings:
 
     profile: Profile
     table: TableName
-    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
+    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  immutable
     overwrite: Literal["partitions", "all"] | None = None
     max_partitions: int = MAX_PARTITIONS
     compression: Compression = Compression.NONE
@@ -214,7 +214,7 @@ class WriteSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteSettings:
-        """Read the options of a writer."""
+        """Parse the options of a batch writer."""
         return cls._of(_checked(options, _WRITE, "writer"))
 
     @classmethod
@@ -223,7 +223,7 @@ class WriteSettings:
         create = _flag(given, "create")
         if "partitioned_by" in given and not create:
             raise ConfigError(
-                "partitioned_by is given without create",
+                "partitioned_by is set without create",
                 option="partitioned_by",
                 hint='add .option("create", True)',
             )
@@ -241,7 +241,7 @@ class WriteSettings:
     def open(
         self, storage: StorageClient, schema: StructType, *, overwrite: bool
     ) -> tuple[WriteTask, Remainder]:
-        """Open a write session once the columns fit; return what tasks need to write into it."""
+        """Check the columns, then open a write session; return the task and what to drop later."""
         from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.write.session import open_write_session
         from odps_nb.spark.writing.checks import check_frame
@@ -270,18 +270,18 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
         case None | "partitions" | "all":
             return text
     raise ConfigError(
-        f"overwrite is {text!r}",
+        f"overwrite is {text!r}, which is not allowed",
         option="overwrite",
-        hint="with mode overwrite: 'partitions' replaces the partitions that get rows, 'all' "
-        "drops the others as well",
+        hint="use 'partitions' to replace the partitions that get rows, or 'all' to also "
+        "drop the others (both with mode overwrite)",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadSettings:
-    """Options of a stream read; ``start`` is the version to begin after, ``None`` the newest.
+    """Options of a stream read; ``start`` is the version to begin after, ``None``: the newest.
 
-    With ``start`` 0 a stream begins with the rows that are there.
+    With ``start`` 0, a stream begins with the existing rows.
     """
 
     read: ReadSettings
@@ -292,14 +292,14 @@ class StreamReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
-        """Read the options of a stream reader."""
+        """Parse the options of a stream reader."""
         given = _checked(options, _STREAM_READ, "stream reader")
         read = ReadSettings._of(given)
         if LATEST in parse_choices(read.options.partitions):
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
                 option="partitions",
-                hint="name partitions or a range such as ds>=2024-01-01",
+                hint="pass partitions or a range such as ds>=2024-01-01",
             )
         return cls(
             read=read,
@@ -312,7 +312,7 @@ class StreamReadSettings:
     def plan(
         self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
     ) -> ReadPlan:
-        """Return the plan that reads what versions added, or the whole table; one request."""
+        """Return the plan for rows that versions added, or the whole table; makes one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
 
@@ -331,10 +331,10 @@ def _start(given: Mapping[str, str]) -> int | None:
         number = int(text) if number else number
     if number < 0:
         raise ConfigError(
-            f"starting_version {text!r} is no version",
+            f"starting_version {text!r} is not a version",
             option="starting_version",
-            hint="say 'earliest' (the rows that are there first), 'latest', or the number of the "
-            "version to begin after; versions are not found by time",
+            hint="pass 'earliest' (begin with the existing rows), 'latest', or the number of the "
+            "version to begin after; versions cannot be looked up by time",
         )
     return number
 
@@ -353,7 +353,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{name} {text!r} is no number of seconds", option=name)
+        raise ConfigError(f"{name} {text!r} is not a number of seconds", option=name)
     return seconds
 
 
@@ -366,21 +366,21 @@ class StreamWriteSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamWriteSettings:
-        """Read the options of a stream writer."""
+        """Parse the options of a stream writer."""
         given = _checked(options, _STREAM_WRITE, "stream writer")
         checkpoint = given.get(_CHECKPOINT)
         if not checkpoint:
             raise ConfigError(
-                "the stream has no checkpointLocation among its options",
+                "the stream has no option checkpointLocation",
                 option="checkpointLocation",
-                hint='add .option("checkpointLocation", …) to this writeStream: what was '
-                "committed is remembered there",
+                hint='add .option("checkpointLocation", …) to this writeStream; commits are '
+                "recorded there",
             )
         write = WriteSettings._of(given)
-        if write.overwrite == "all":  # what a crash before the drops leaves would stay
+        if write.overwrite == "all":  # after a crash, partitions would not be dropped
             raise ConfigError(
-                "a stream does not overwrite all partitions",
+                "a stream cannot overwrite all partitions",
                 option="overwrite",
-                hint="'partitions' replaces those that get rows of a micro-batch",
+                hint="use 'partitions' to replace those that get rows in a micro-batch",
             )
         return cls(write=write, checkpoint=checkpoint)

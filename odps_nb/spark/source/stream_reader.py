@@ -2,7 +2,7 @@
 
 One Python process keeps an `OdpsStreamReader` for the life of a query, for offsets and partitions.
 For every micro-batch another one is pickled for the tasks, which only call `OdpsStreamReader.read`.
-The read session of a micro-batch travels in its partitions.
+The partitions of a micro-batch contain its read session.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # before PySpark 4.2; there Spark asks for the newest offset once
+    except ImportError:  # before PySpark 4.2, which requests the newest offset once
 
         class SupportsTriggerAvailableNow:
-            """Stand-in for a class that older PySpark lacks."""
+            """Placeholder for a class that older PySpark lacks."""
 
 
-_BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
+_BEGIN_AGAIN = "restart with an empty checkpointLocation; the stream begins with the existing rows"
 _REPLACED = "VersionReplacedRows"
 _GONE = "NoSuchVersion"
-_EXPIRED = "start the query again: the micro-batch is read anew, with the same rows"
+_EXPIRED = "restart the query; it reads the micro-batch again, with the same rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A position between two versions of one table; session ``snapshot`` reads ``version``."""
+    """A position after a table version; session ``snapshot`` reads all rows of ``version``."""
 
     table: str
     version: int
@@ -67,18 +67,18 @@ class Offset:
 
     @classmethod
     def of(cls, found: Mapping[str, object]) -> Offset:
-        """Read an offset from a checkpoint."""
+        """Parse an offset from a checkpoint."""
         kinds = {"table": str, "version": int, "began": int | None, "snapshot": str | None}
         members: dict[str, Any] = {name: found.get(name) for name in kinds}
         if not all(isinstance(members[name], kind) for name, kind in kinds.items()):
             raise StateError(
                 f"{str(dict(found))[:200]} is not an offset of an odps stream",
-                hint="this checkpoint belongs to another source: use an empty one",
+                hint="use an empty checkpoint; this one belongs to another source",
             )
         return cls(**members, initial=found.get("initial") is True)
 
     def as_json(self) -> dict[str, str | int | bool]:
-        """Return the JSON that Spark stores; equal offsets give equal texts."""
+        """Return the JSON that Spark stores; equal offsets have equal JSON."""
         members = dataclasses.asdict(self).items()
         return {name: value for name, value in members if value is not None and value is not False}
 
@@ -86,9 +86,9 @@ class Offset:
 class TableVersions:
     """Client of a stream reader for versions of one table; `close` when done.
 
-    The service tells a version only in its response to a new read session. So it is asked once in
-    `poll_seconds` for a session of no rows (the versions after n, up to n), which also proves what
-    the documents leave open: the first version of a range is left out.
+    The service reports a version only in the response to a new read session. So the client opens an
+    empty session (the versions after n, up to n) once per `poll_seconds`. This also checks that the
+    service excludes the first version of a range, which is undocumented.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class TableVersions:
 
     @property
     def storage(self) -> StorageClient:
-        """The client, made when it is first needed."""
+        """The client, created on first use."""
         if self._client is None:
             self._client = StorageClient(self._settings.read.profile)
         return self._client
 
     def close(self) -> None:
-        """Close the client; a second call does nothing."""
+        """Close the client. Idempotent."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -125,7 +125,7 @@ class TableVersions:
         return self._seen
 
     def whole(self) -> Offset:
-        """Return the newest version with a session of all its rows, if it has any."""
+        """Return the newest version, with a session of all its rows if it has any."""
         seen = self.seen()
         if seen.snapshot is None:
             seen = self._seen = self._ask(seen, whole=True)
@@ -136,12 +136,12 @@ class TableVersions:
         self._seen, self._held = self._ask(self._seen, whole=True), True
 
     def added(self, after: int, upto: int) -> ReadSession:
-        """Open a session of the rows that versions ``(after, upto]`` added."""
+        """Open a read session of the rows that versions ``(after, upto]`` added."""
         with _explained():
             return self._open((after, upto))
 
     def snapshot(self, session_id: str) -> ReadSession:
-        """Reopen the session of a snapshot."""
+        """Reopen the read session of a snapshot."""
         with _explained():
             plan = self._settings.plan(self.storage, self._columns, None)
             return reopen_read_session(self.storage, plan, session_id)
@@ -150,8 +150,8 @@ class TableVersions:
         """Raise if the table was dropped and re-created before the last session was opened."""
         if (found := self._identity()) != table:
             raise ConflictError(
-                f"{self._settings.read.table} is another table than the one that the stream read: "
-                f"it was dropped and made again (id {table}, now {found})",
+                f"{self._settings.read.table} is not the table that the stream has read: it was "
+                f"dropped and re-created (id {table}, now {found})",
                 hint=_BEGIN_AGAIN,
             )
 
@@ -163,14 +163,14 @@ class TableVersions:
         if version and session.splits:
             raise ProtocolError(
                 f"the versions after {version}, up to {version}, of {name} have rows: this "
-                "service includes the first version of a range",
-                hint="rows would arrive twice, so nothing is read; tell the authors of odps_nb",
+                "service includes the first version of a range, so rows would be read twice",
+                hint="report this to the authors of odps_nb; the stream reads nothing",
             )
         if not found and session.splits:
             raise ConfigError(
                 f"the service reports no version of {name}, so a stream cannot follow it",
                 option="table",
-                hint="read it as a whole with spark.read, or follow a table that keeps versions",
+                hint="read the whole table with spark.read, or stream a table that keeps versions",
             )
         table = self._identity()
         if last is not None and table != last.table:
@@ -195,7 +195,7 @@ class TableVersions:
 def went_back(table: TableName, was: int, now: int) -> ConflictError:
     """Return the error for a table whose version has decreased."""
     return ConflictError(
-        f"{table} was at version {was} and is at version {now} now", hint=_BEGIN_AGAIN
+        f"{table} was at version {was} but is now at version {now}", hint=_BEGIN_AGAIN
     )
 
 
@@ -206,7 +206,7 @@ def _explained() -> Iterator[None]:
         yield
     except ConflictError as error:
         if error.code == _REPLACED:
-            error.hint = f"{_BEGIN_AGAIN}; or set skip_overwrites to leave such versions out"
+            error.hint = f"{_BEGIN_AGAIN}; or set skip_overwrites to skip such versions"
         raise
     except NotFoundError as error:
         if error.code == _GONE:
@@ -218,7 +218,7 @@ def _explained() -> Iterator[None]:
 
 
 class _Part(InputPartition):
-    """One split of a micro-batch's read session; carries keys, as every task does."""
+    """One split of a micro-batch's read session; contains keys, like every task."""
 
     def __init__(self, task: ReadTask, number: int) -> None:
         self.task, self.number = task, number
@@ -228,7 +228,7 @@ class _Part(InputPartition):
 
 
 class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the versions of one table."""
+    """Streams the rows added by new versions of one table."""
 
     def __init__(self, settings: StreamReadSettings, schema: StructType) -> None:
         self._settings, self._columns = settings, schema
@@ -238,17 +238,17 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         if settings.max_versions and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise ConfigError(
-                "this PySpark cannot limit what a micro-batch reads",
+                "this PySpark version cannot limit the size of a micro-batch",
                 option="max_versions_per_trigger",
                 hint="install PySpark 4.2 or newer, or leave the option out",
             )
 
-    # What tasks need; a client and a profile are not to be pickled.
+    # Excludes the client and the profile, which tasks do not need.
     def __getstate__(self) -> dict[str, Any]:
         return {"_schema": self._schema}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset where a new query begins; the same one at every call."""
+        """Return the offset where a new query begins; the same one on every call."""
         with self._errors():
             return self._begin().as_json()
 
@@ -265,7 +265,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._last.as_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the newest offset there is, for the query's progress."""
+        """Return the newest available offset, for the query's progress."""
         with self._errors():
             seen = self._versions.seen()
             return Offset(table=seen.table, version=seen.version).as_json()
@@ -291,7 +291,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"starting_version is {start}, but {self._settings.read.table} is at version "
                     f"{seen.version}",
                     option="starting_version",
-                    hint="say 'latest' to begin with what comes next",
+                    hint="pass 'latest' to begin with the next version",
                 )
             version = seen.version if start is None else start
             self._first = Offset(table=seen.table, version=version, initial=True)
@@ -300,8 +300,8 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, since: Offset, limit: ReadLimit | None) -> Offset:
         seen = self._versions.seen()
         if since.initial and not since.version and self._settings.start == 0:
-            # The rows that are there: a batch of its own, since earlier versions may have
-            # replaced rows, which increments could not tell.
+            # Existing rows form a separate batch: earlier versions may have replaced rows,
+            # which increments cannot represent.
             seen = self._versions.whole()
             if seen.version:
                 return Offset(table=seen.table, version=seen.version, snapshot=seen.snapshot)
@@ -311,14 +311,14 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise went_back(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
-        # A version is read as a whole. Spark's limit of files is one of versions here.
+        # A version is read as a whole. Spark's limit on files limits versions here.
         most = getattr(limit, "max_files", None)
         upto = seen.version if not most else min(seen.version, since.version + int(most))
         began = since.version if since.initial else None
         return Offset(table=seen.table, version=upto, began=began)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[_Part]:
-        """Open the session of a micro-batch; for the same offsets it has the same rows."""
+        """Open the session of a micro-batch; the same offsets always give the same rows."""
         with self._errors():
             first, last = Offset.of(start), Offset.of(end)
             session = self._session(first, last)

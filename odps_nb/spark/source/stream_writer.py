@@ -1,9 +1,9 @@
 """``df.writeStream.format("odps")``: writes each micro-batch into a table exactly once.
 
-One write session per micro-batch: rows are written, the commit is noted in the checkpoint
-(`commit_log`), the service commits, Spark notes the batch. A noted commit is repeated after a
-crash, and happens once (``docs/protocol.md`` section 3.7). Spark makes a writer twice per
-micro-batch: to pickle it for the tasks, which opens the session, and to commit.
+Each micro-batch has one write session: tasks write rows, the commit is recorded in the checkpoint
+(`commit_log`), the service commits, Spark records the batch. After a crash, a recorded commit is
+repeated, which has no second effect (``docs/protocol.md`` section 3.7). Spark creates two writers
+per micro-batch: one to pickle for the tasks, which opens the session, and one to commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ else:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
         TAKES_ARROW = True
-    except ImportError:  # before PySpark 4.1 a streaming sink is given rows
+    except ImportError:  # before PySpark 4.1 a streaming sink receives rows
         from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
 
         TAKES_ARROW = False
@@ -59,14 +59,14 @@ _COMMITTED, _ABORTED = "COMMITTED", "ABORTED"
 
 @dataclass(frozen=True)
 class _Message(WriterCommitMessage):
-    """What a successful attempt wrote, and into which session."""
+    """The stream written by a successful attempt, and its session."""
 
     session: WriteSessionRef
     written: Written | None
 
 
 class OdpsStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of one query."""
+    """Writes and commits the micro-batches of one query."""
 
     def __init__(
         self, settings: StreamWriteSettings, schema: StructType, *, overwrite: bool
@@ -75,7 +75,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         self._task: WriteTask | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickled for the tasks: what they need is a session. Twice, but of one micro-batch.
+        # Pickling for the tasks opens the session. Spark pickles twice per micro-batch.
         if self._task is None:
             with task_errors(self._what):
                 self._task = self._opened()
@@ -85,19 +85,19 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         from odps_nb.client.calls.storage import StorageClient
 
         settings = self._settings.write
-        self._log()  # where it cannot be opened, no row is sent
+        self._log()  # fail before rows are sent if the checkpoint cannot be opened
         with StorageClient(settings.profile) as storage:
             return settings.open(storage, self._schema, overwrite=self._overwrite)[0]
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write one attempt's rows into a stream of its own; in a task."""
+        """Write the rows of one attempt into a new stream; runs in a task."""
         if self._task is None:
-            raise StateError("this writer was not made by a streaming query")
+            raise StateError("this writer was not created by a streaming query")
         batches = iterator if TAKES_ARROW else _batches(iterator, self._schema)
         return _Message(self._task.session, write_partition(self._task, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the rows of a micro-batch, unless an earlier try was committed."""
+        """Commit the rows of a micro-batch, unless an earlier run has committed it."""
         from odps_nb.client.calls.storage import StorageClient
 
         with task_errors(f"{self._what}, micro-batch {batchId}"):
@@ -142,9 +142,9 @@ def commit_batch(
     *,
     replaces: bool = False,
 ) -> None:
-    """Commit a micro-batch exactly once, however often it is written.
+    """Commit a micro-batch exactly once, even if it is written several times.
 
-    What was written this time is dropped if an earlier attempt is committed. ``replaces``: a
+    If an earlier run has committed it, the rows of this run are dropped. ``replaces``: a
     micro-batch without rows empties the table.
     """
     earlier = log.find(batch)
@@ -170,12 +170,12 @@ def commit_batch(
 def _finished(
     storage: StorageClient, log: CommitLog, batch: int, session: WriteSessionRef, earlier: Intent
 ) -> bool:
-    """Repeat the recorded commit; return whether its rows are in the table."""
+    """Repeat the recorded commit; return whether its rows are committed."""
     if earlier.table != str(session.table):
         raise ConfigError(
-            f"this checkpoint is of a stream into {earlier.table}, not {session.table}",
+            f"this checkpoint belongs to a stream into {earlier.table}, not {session.table}",
             option="checkpointLocation",
-            hint="give each stream a checkpoint of its own",
+            hint="use a separate checkpoint for each stream",
         )
     if log.is_done(batch):
         return True
@@ -187,11 +187,11 @@ def _finished(
         if status in (_COMMITTED, _ABORTED):
             return status == _COMMITTED
         raise StateError(
-            f"micro-batch {batch} may be in {session.table} already: the service does not tell "
-            f"what became of the write session {earlier.session} ({error})",
-            hint=f"look whether its rows are in the table. If they are, make an empty file "
-            f"{log.path(batch, 'done')}; if not, delete {log.path(batch)}. Then start the query "
-            "again",
+            f"micro-batch {batch} may be in {session.table} already: the service does not report "
+            f"the outcome of the write session {earlier.session} ({error})",
+            hint=f"check whether its rows are in the table. If so, create an empty file "
+            f"{log.path(batch, 'done')}; if not, delete {log.path(batch)}. Then restart the "
+            "query",
         ) from error
     return True
 
@@ -199,12 +199,12 @@ def _finished(
 def _status(storage: StorageClient, session: WriteSessionRef) -> str:
     try:
         return fetch_write_status(storage, session)
-    except OdpsNbError:  # the error of the commit is the one to show
+    except OdpsNbError:  # show the error of the commit instead
         return ""
 
 
 def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
-    """Convert rows of older Spark to the Arrow batches that newer versions pass."""
+    """Convert the rows that older Spark versions pass to Arrow batches."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     while some := list(itertools.islice(rows, _ROWS)):

@@ -1,7 +1,7 @@
-"""`TaskProfile`: the one value that carries a profile, with its keys, to the executors.
+"""`TaskProfile`: carries a profile, with its keys, to the executors.
 
-It travels inside the pickled function of a task or the pickled options of a data source, which are
-in no plan, event log or UI, and never in a Spark setting or SQL text.
+It is pickled into the function of a task or the options of a data source, which do not appear in
+plans, event logs or the UI. It is never put into Spark settings or SQL text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return the profile of a connection, a profile's name, or (``None``) of the environment."""
+    """Return the profile of a connection or a name; ``None``: the environment's profile."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
@@ -34,27 +34,27 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
         try:
             return Profile.resolve(None)
         except ConfigError as error:
-            error.add_note("no connection was passed, so the environment was asked")
-            error.hint = "pass the connection, which odps_nb.connect() returns" + (
+            error.add_note("no connection was passed, so the environment was used")
+            error.hint = "pass the connection that odps_nb.connect() returns" + (
                 f"; or {error.hint}" if error.hint else ""
             )
             raise
-    profile = getattr(odps, "profile", None)  # Spark's objects have one, too
+    profile = getattr(odps, "profile", None)  # Spark's objects have this attribute, too
     if not isinstance(profile, Profile):
         raise ArgumentError(
             f"odps is a {type(odps).__name__}, not a connection",
             argument="odps",
-            hint="pass what odps_nb.connect() returned, a Profile or the name of a profile",
+            hint="pass a connection of odps_nb.connect(), a Profile or the name of a profile",
         )
     return profile
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskProfile:
-    """The settings of a profile as a value that Spark may pickle, keys included.
+    """The settings of a profile, keys included, as a value that Spark can pickle.
 
-    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment no key is among them: a task
-    finds its own (``finds_keys``). Its repr shows endpoint and project only.
+    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, it contains no keys: each task
+    looks up its own (``finds_keys``). The repr shows only endpoint and project.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -62,9 +62,9 @@ class TaskProfile:
 
     @classmethod
     def of(cls, storage: StorageClient) -> TaskProfile:
-        """Take the settings that a task needs to connect as the driver does.
+        """Return the settings that a task needs to connect like the driver.
 
-        The tunnel endpoint goes along, so that a thousand tasks do not ask for it again.
+        Includes the tunnel endpoint, so that tasks do not have to look it up.
         """
         finds_keys = os.environ.get(KEYS) == _EXECUTOR
         profile = storage.profile
@@ -81,9 +81,9 @@ class TaskProfile:
 
     @contextmanager
     def open(self) -> Iterator[StorageClient]:
-        """Lend a client for the time of a task.
+        """Provide a client for the duration of a task.
 
-        A worker of Spark's keeps it for the next task with these settings, except after an error.
+        A worker keeps the client for the next task with these settings, except after an error.
         """
         from pyspark import TaskContext
 
@@ -109,12 +109,12 @@ class TaskProfile:
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
 
 
-# The client of the last task, unless a task has it.
+# The client of the last task, unless a task is using it.
 _kept: list[StorageClient] = []
 
 
-# Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the
-# program is asked again only when its keys end.
+# Profiles whose keys come from a program, by their settings, so that the tasks of one worker run
+# the program again only when the keys expire.
 _RENEWED: dict[tuple[tuple[str, str], ...], Profile] = {}
 
 
@@ -127,8 +127,8 @@ def _found(settings: tuple[tuple[str, str], ...]) -> Profile:
         profile = Profile.resolve(named.pop("name", None), **named)
     except ConfigError as error:
         error.add_note(
-            f"on {socket.gethostname()}, where the task looked for keys of its own since the "
-            f"notebook has {KEYS}={_EXECUTOR}"
+            f"on {socket.gethostname()}, where the task looked up its keys because the notebook "
+            f"has {KEYS}={_EXECUTOR}"
         )
         raise
     if profile.credential_process:

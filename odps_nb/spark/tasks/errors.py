@@ -1,7 +1,7 @@
-"""Carries our errors through Spark, from task to driver.
+"""Carries errors of odps_nb through Spark, from task to driver.
 
-Spark hands an exception of a task to the driver as the text of a traceback. So an error is written
-out as text before it leaves a task (`for_spark`), and parsed in the driver (`from_spark`).
+Spark passes an exception of a task to the driver as the text of a traceback. So an error is
+converted to text before it leaves a task (`for_spark`), and parsed in the driver (`from_spark`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from odps_nb.errors import (
 )
 
 _OURS = re.compile(r"^(?:[\w.]+: )?odps_nb\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
-# What Spark may print after our text: a blank line, a code, or its own Java frames.
+# What Spark may print after our text: a blank line, an SQLSTATE, or Java frames.
 _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
-# How Spark tells that a Python is not the right one: another version, none, without odps_nb.
+# Spark's messages for a wrong Python: another version, missing, or without odps_nb.
 _VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")
 _PROGRAM = re.compile(r'Cannot run program "([^"]*)": error=2\b')
 _PACKAGE = re.compile(r"ModuleNotFoundError: No module named 'odps_nb\b")
@@ -31,13 +31,13 @@ _TO_DO = "\nto do: "
 
 
 def for_spark(error: OdpsNbError) -> OdpsNbError:
-    """Return the same kind of error with notes, request id and hint in its message."""
+    """Return an error of the same type with notes, request id and hint in its message."""
     story = "\n".join(explain(error))
     return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | None:
-    """Return our error found in the text of a Spark exception, or ``None``."""
+    """Return the odps_nb error in the text of a Spark exception, or ``None``."""
     told = str(failure)
     found = _OURS.search(told)
     kind = getattr(errors, found.group(1), None) if found else None
@@ -53,41 +53,41 @@ def from_spark(failure: BaseException) -> OdpsNbError | None:
 
 
 def _wrong_python(told: str) -> OdpsNbError | None:
-    """Return the error for a missing or mismatched Python on the executors, if it is one."""
+    """Return the error for a missing or mismatched Python on the executors, or ``None``."""
     if found := _VERSIONS.search(told):
         return ConfigError(
-            f"the executors run Python {found.group(1)}, and this is Python {found.group(2)}",
+            f"the executors run Python {found.group(1)}, but the driver runs {found.group(2)}",
             option="PYSPARK_PYTHON",
             hint=f"set PYSPARK_PYTHON to a Python {found.group(2)} that every executor has, and "
-            "start the session again",
+            "restart the session",
         )
     if found := _PROGRAM.search(told):
         return ConfigError(
             f"an executor has no Python at {found.group(1)}",
             option="PYSPARK_PYTHON",
-            hint="set PYSPARK_PYTHON to the path of Python on the executors, and start the "
-            "session again",
+            hint="set PYSPARK_PYTHON to the path of Python on the executors, and restart the "
+            "session",
         )
     if _PACKAGE.search(told):
         return MissingDependencyError(
             "odps_nb is not installed where Spark runs Python",
             extra="spark",
-            hint="pip install odps-nb there: for the Python of every executor, and of the server "
-            "of a remote session",
+            hint="run pip install odps-nb for the Python of every executor, or of the server of a "
+            "remote session",
         )
     return None
 
 
 @contextlib.contextmanager
 def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
-    """Let errors leave a task as complete text, with ``what`` the task was doing.
+    """Convert errors to text as they leave a task; ``what`` describes the task's work.
 
-    ``expired`` is the hint for a session that is over.
+    ``expired`` is the hint for an expired session.
     """
     try:
         yield
     except OdpsNbError as error:
-        if _WHERE in error.message:  # complete already: of a step before, in the same worker
+        if _WHERE in error.message:  # already converted by an earlier step in the same worker
             raise
         error.add_note(what)
         if expired and isinstance(error, SessionExpiredError):
@@ -97,7 +97,7 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_errors() -> Iterator[None]:
-    """Raise the typed error of a task in place of the Spark error of its job."""
+    """Replace the Spark error of a job by the typed error of its task."""
     try:
         yield
     except _job_failures() as failure:
@@ -112,6 +112,6 @@ def _job_failures() -> tuple[type[BaseException], ...]:
 
     try:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
-    except ImportError:  # pyspark-client, which speaks to servers only, has no py4j
+    except ImportError:  # pyspark-client (Connect only) has no py4j
         return (PySparkException,)
     return PySparkException, Py4JJavaError

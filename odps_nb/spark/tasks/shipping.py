@@ -1,8 +1,8 @@
-"""Ships functions to executors where odps_nb may not be installed, one after another in one worker.
+"""Ships functions to executors where odps_nb may be missing, and chains them in one worker.
 
-What is shipped needs nothing of ours, and has our function inside as bytes, so that a missing
-package is a clear error. Spark gives each ``mapInArrow`` a Python worker of its own, between which
-all rows go through the JVM; so a step of ours over another one runs in the same worker.
+The shipped wrapper does not import odps_nb and contains our function as bytes, so that a missing
+package raises a clear error. Spark runs each ``mapInArrow`` in a separate Python worker, and passes
+the rows through the JVM in between. So consecutive steps of ours are chained in one worker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = "_odps_nb_made"
 
 
 class _Made(NamedTuple):
-    """How a DataFrame was made: by a function, which plans show by a name, over another one."""
+    """How a DataFrame was made: from a source DataFrame, by a function with a name for plans."""
 
     of: DataFrame
     step: Step
@@ -35,9 +35,9 @@ class _Made(NamedTuple):
 def map_in_arrow(
     df: DataFrame, step: Step, schema: StructType, *, name: str | None = None
 ) -> DataFrame:
-    """Return ``df.mapInArrow``; where a step of ours made `df` and it is not cached, in one worker.
+    """Return ``df.mapInArrow``, chained with the step that made `df` unless `df` is cached.
 
-    ``name`` is what plans show of it, by default the function's own name.
+    ``name`` is the name shown in plans; default: the function's name.
     """
     made, name = vars(df).get(_KEPT), name or step.__name__
     if isinstance(made, _Made) and not df.is_cached:
@@ -58,29 +58,29 @@ def _one_after_another(first: Step, second: Step) -> Step:
 
 
 def shipped(function: Batches, *, name: str | None = None) -> Batches:
-    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded."""
+    """Wrap a function for ``mapInArrow``; it raises a clear error if odps_nb cannot be loaded."""
     from pyspark import cloudpickle
 
     payload: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]  # no types there
     version = __version__
 
-    # No name of this module may be used below: this function is pickled with its values.
+    # Do not use names of this module below: the function is pickled by value.
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
         import socket
         import sys
 
         try:
-            inside = pickle.loads(payload)  # noqa: S301  pickled by the driver, like all of this
+            inside = pickle.loads(payload)  # noqa: S301  pickled by the driver
         except (ImportError, AttributeError) as error:
             found = getattr(sys.modules.get("odps_nb"), "__version__", None)
             there = f"odps_nb {found} is there" if found else "odps_nb is not installed there"
             kind = type("MissingDependencyError", (Exception,), {"__module__": "odps_nb.errors"})
             raise kind(
-                f"the Python of an executor cannot run this: {there}, and {version} in the "
-                f"notebook\nwhere: {sys.executable} on {socket.gethostname()}: {error}\n"
+                f"the Python of an executor cannot run this task: {there}, but the notebook has "
+                f"{version}\nwhere: {sys.executable} on {socket.gethostname()}: {error}\n"
                 f"to do: pip install odps-nb=={version} for that Python on every executor, or set "
-                "PYSPARK_PYTHON to one that has it and start the session again"
+                "PYSPARK_PYTHON to a Python that has it, and restart the session"
             ) from None
         yield from inside(batches)
 

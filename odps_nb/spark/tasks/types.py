@@ -1,6 +1,6 @@
 """Converts between TableSchema and Spark StructType; ``docs/types-and-times.md`` has the table.
 
-INTERVAL_YEAR_MONTH is a number of months, since Spark cannot send its own type to Python workers.
+INTERVAL_YEAR_MONTH becomes a number of months: Spark cannot send year-month intervals to Python.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Key of a column's metadata that holds the MaxCompute type, where Spark's type says less.
+#: Metadata key for the MaxCompute type of a column, if Spark's type is less precise.
 TYPE_KEY = "odps.type"
 
 _BARE_DECIMAL = (38, 18)
 
 _TABLE: dict[type[spark.DataType], TypeCode] = {
-    # of types that share one of Spark's, the first
+    # if several types map to one Spark type, use the first
     **{getattr(spark, one.spark): c for c, one in reversed(TYPE_FACTS.items()) if one.spark},
     spark.TimestampType: TypeCode.TIMESTAMP,
     spark.YearMonthIntervalType: TypeCode.INTERVAL_YEAR_MONTH,
-    # NullType is that of a pandas column without any value
+    # NullType: a pandas column without values
     **dict.fromkeys((spark.CharType, spark.VarcharType, spark.NullType), TypeCode.STRING),
 }
-# Spark's type alone does not say these.
+# Types that Spark's type alone does not identify.
 _TOLD_BY_METADATA = {TypeCode.VECTOR} | {
     code
     for code, one in TYPE_FACTS.items()
@@ -57,7 +57,7 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
         if precision > 38:
-            raise _no_spark_type(kind, column, "whose decimals have at most 38 digits")
+            raise _no_spark_type(kind, column, "which supports at most 38 decimal digits")
         return spark.DecimalType(precision, scale or 0)
     if isinstance(kind, (ArrayType, VectorType)):
         return spark.ArrayType(spark_type(kind.element, column=column))
@@ -76,7 +76,7 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
 
 
 def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns that Spark has a type for; one warning names the others."""
+    """Return the columns that Spark has a type for; issue one warning that names the others."""
 
     def has_type(kind: OdpsType) -> bool:
         try:
@@ -89,7 +89,7 @@ def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
-    """Return the Spark schema of columns, with comments and inexact types in its metadata."""
+    """Return the Spark schema of columns; metadata holds comments and types that Spark lacks."""
     fields: list[spark.StructField] = []
     problem: ConversionError | None = None
     for column in columns:
@@ -100,7 +100,7 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     if problem is not None:
         if fields:
             names = [field.name for field in fields]
-            problem.hint = f"choose the other columns, columns={names}, or {problem.hint}"
+            problem.hint = f"select the other columns with columns={names}, or {problem.hint}"
         raise problem
     return spark.StructType(fields)
 
@@ -117,10 +117,10 @@ def _spark_field(column: Column) -> spark.StructField:
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark takes batches from a Python worker."""
+    """Return the Arrow schema that Spark expects of batches from a Python worker."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # pyspark up to 4.1 always means UTC and has no such parameter; later ones demand it.
+    # pyspark up to 4.1 always uses UTC and has no such parameter; later versions require it.
     zone: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )
@@ -128,7 +128,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
-    """Return the MaxCompute type in which values of a Spark type are kept whole."""
+    """Return the MaxCompute type that stores values of a Spark type without loss."""
     if isinstance(kind, spark.DecimalType):
         return DecimalType(kind.precision, kind.scale)
     if isinstance(kind, spark.ArrayType):
@@ -144,7 +144,7 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     code = _TABLE.get(type(kind))
     if code is None:
         raise ConversionError(
-            f"column {column!r}: a table has no type for Spark's {kind.simpleString()}",
+            f"column {column!r}: MaxCompute has no type for Spark's {kind.simpleString()}",
             column=column or None,
             source_type=kind.simpleString(),
             hint="cast the column, or drop it",
@@ -159,5 +159,5 @@ def _no_spark_type(kind: OdpsType, column: str, reason: str = "") -> ConversionE
         f"{where}Spark{f', {reason},' if reason else ''} has no type for {text}",
         column=column or None,
         source_type=text,
-        hint="select it as text by SQL",
+        hint="cast it to text with SQL",
     )

@@ -34,8 +34,8 @@ from odps_nb.wire.type_text import parse_type
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-#: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
-#: (`NEW_BLOB` is the one with all of them).
+#: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
+#: of them.
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,
@@ -72,7 +72,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check a column with BLOBs leaf by leaf; return it as a type the other checks accept."""
+    """Check the BLOBs nested in a column; return the column with a type for the other checks."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)
@@ -92,7 +92,7 @@ def _check_blobs(kind: spark.DataType, target: OdpsType, path: str) -> None:
                 raise _misfit(path, kind, f"the STRUCT has no member {field.name!r}")
             _check_blobs(field.dataType, types[field.name.casefold()], f"{path}.{field.name}")
     elif isinstance(target, (ArrayType, MapType, StructType)):
-        raise _misfit(path, kind, "another kind of nesting")
+        raise _misfit(path, kind, "the nesting differs")
     elif target.code is TypeCode.BLOB and not _describes_blob(kind):
         raise _misfit(path, kind, "no blob")
 
@@ -111,7 +111,7 @@ def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
         column=path,
         source_type=kind.simpleString(),
         target_type="blob",
-        hint=f"for a BLOB pass its content (binary), a reference to copy (string), or {NEW_BLOB}",
+        hint=f"pass a BLOB as content (binary), as a reference to copy (string), or as {NEW_BLOB}",
     )
 
 
@@ -126,9 +126,9 @@ def _has_months(kind: spark.DataType) -> bool:
 
 
 def table_columns(frame: spark.StructType) -> TableSchema:
-    """Return the columns of a table that holds every value of a DataFrame.
+    """Return the columns of a table that can store every value of a DataFrame.
 
-    The metadata ``odps.type`` says the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
+    Metadata ``odps.type`` overrides the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
     """
     columns = tuple(Column(name=f.name, type=_type(f)) for f in frame.fields)
     refuse_twins([column.name for column in columns])
@@ -154,7 +154,7 @@ def create_if_missing(
     partition: PartitionSpec,
     partitioned_by: str | Sequence[str] | None,
 ) -> bool:
-    """Create the table unless it is there; return whether it was created."""
+    """Create the table unless it exists; return whether it was created."""
     if table_exists(storage, table):
         if partitioned_by is not None:
             check_same_partitions(partitioned_by, fetch_table(storage, table).schema, table)

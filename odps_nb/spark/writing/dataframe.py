@@ -1,7 +1,7 @@
 """`write`: writes a DataFrame into a table in one commit, all rows or none.
 
-A sink over ``mapInArrow``, with the commit in the driver. Spark hands each partition's result over
-once, whichever of its attempts made it; exactly those streams are committed.
+The tasks write in ``mapInArrow``, and the driver commits. Spark returns exactly one result per
+partition, whichever attempt produced it, and exactly those streams are committed.
 """
 
 from __future__ import annotations
@@ -76,31 +76,31 @@ def write(
     partitioned_by: str | Sequence[str] | None = None,
     progress: Progress = None,
 ) -> Receipt:
-    """Write a DataFrame and commit it once; if it raises, nothing was written.
+    """Write a DataFrame in one commit; if this raises, nothing was written.
 
-    Columns are matched by name; absent ones become null. All of them are checked before a task
-    starts. A BLOB column takes its content (binary), a struct of ``data``, ``mime_type`` and
-    ``file_name``, or a reference (string), whose blob is copied.
+    Columns are matched by name; missing ones become null. All columns are checked before a task
+    starts. A BLOB column accepts content (binary), a struct of ``data``, ``mime_type`` and
+    ``file_name``, or a reference (string) whose blob is copied.
 
     Parameters
     ----------
     df
-        The rows. Each of its partitions is one stream; more than 20,000 are coalesced.
+        The rows. Each of its partitions becomes one stream; more than 20,000 are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
-        The partition to write into, created if missing. Keys that it leaves out are taken from the
-        rows, which are grouped by partition first.
+        The partition to write into, created if missing. Missing partition keys are taken from the
+        rows, which are first grouped by partition.
     overwrite
-        As for `Table.write`: ``True`` replaces the table, or the one whole `partition` that is
-        named; ``"partitions"`` replaces those partitions that get rows, ``"all"`` drops the
-        others as well, after the commit.
+        As for `Table.write`: ``True`` replaces the table, or only `partition` if it names all
+        keys; ``"partitions"`` replaces the partitions that get rows; ``"all"`` also drops the
+        other partitions, after the commit.
     max_partitions
-        Maximum number of partitions that the rows may name.
+        Maximum number of table partitions that the rows may belong to.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
     decimals, text
-        Conversions of values that do not fit as they are, as for `Table.write`.
+        Conversions of values that do not fit unchanged, as for `Table.write`.
     create, partitioned_by
         Create the table if it is missing, as for `Table.write`.
     progress
@@ -112,7 +112,7 @@ def write(
     ConversionError
         Columns, types or values do not fit: nothing was written.
     ArgumentError
-        `overwrite` does not say which partitions to replace, or the rows name more than
+        `overwrite` does not determine which partitions to replace, or the rows belong to more than
         `max_partitions`: nothing was written.
     NotFoundError
         No such table, and ``create`` is not set.
@@ -166,7 +166,7 @@ def write_rows(
     change: Change | None = None,
     before_commit: Callable[[], None] | None = None,
 ) -> Receipt:
-    """Write a DataFrame into a table that is there; ``before_commit`` is called right before it."""
+    """Write a DataFrame into an existing table; ``before_commit`` is called before the commit."""
     from odps_nb.client.write.session import open_write_session
 
     began, token = time.monotonic(), token_of(odps)
@@ -197,7 +197,7 @@ def write_rows(
         )
         tracker.phase(Phase.WRITING)
         with contextlib.ExitStack() as undo:
-            undo.push(session)  # whatever ends the job early, an interrupt included, aborts
+            undo.push(session)  # abort on any error, including an interrupt
             seen = listener is not silent
             activity = Activity(operation="write", title="", phase=Phase.WRITING)
             with watched(
@@ -207,7 +207,7 @@ def write_rows(
                 done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
-        # What the tasks wrote is exact, whatever they could report on their way.
+        # The final number of rows is exact; the tasks' progress reports may not be.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         if before_commit is not None:
             before_commit()
@@ -259,14 +259,13 @@ def write_target(
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
-    """Group rows by partition, and those that change others by the key of these.
+    """Group rows by table partition, and the rows of a `Change` by its key.
 
-    Spark divides a large partition again (rebalance). Without keys only the number of tasks is
-    bounded.
+    Spark splits large groups again (rebalance). Without keys, only limit the number of tasks.
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # tasks compute columns that are made
+    known = {name.casefold() for name in df.columns}  # tasks compute generated columns
     named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
@@ -291,7 +290,7 @@ def _run(df: DataFrame, task: WriteTask) -> list[Written]:
 
 
 def _as_batch(written: Written) -> pa.RecordBatch:
-    """Make a row of JSON; ``pa.array`` would load pandas into each worker, which takes longer."""
+    """Return a one-row batch of JSON; ``pa.array`` would import pandas in each worker."""
     import pyarrow as pa
 
     text = json.dumps(dataclasses.asdict(written)).encode()
@@ -309,10 +308,10 @@ def _of_text(text: bytes) -> Written:
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:
-    """Commit exactly these streams; of a session that may be committed, say so."""
+    """Commit exactly these streams; on an error, note if the session may be committed."""
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:
-        if not session.is_over:  # else a note says what became of it
-            error.add_note(f"the write session {session.session_id} is left as it is")
+        if not session.is_over:  # otherwise the error has a note on the outcome
+            error.add_note(f"the write session {session.session_id} was not aborted")
         raise

@@ -1,8 +1,8 @@
 """`write_partition`: writes the rows of one task into one stream of a write session.
 
-Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
-used twice. Runs on executors. A commit names the streams of the attempts that Spark counts: what a
-failed, killed or late attempt wrote is in no commit.
+Every attempt of a task writes a separate stream, named by Spark's task attempt id, which is never
+reused. Runs on executors. A commit names only the streams of the attempts that Spark reports as
+successful, so the rows of failed, killed or late attempts are never committed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-#: Streams of one session, and table partitions that one session makes out of the rows: what the
-#: service's own connectors keep to.
+#: Maximum streams of one session, and maximum table partitions that one session creates from rows:
+#: the limits that the service's own connectors use.
 MAX_STREAMS = 20_000
 MAX_PARTITIONS = 512
 BLOB_ROWS = 256
@@ -47,7 +47,7 @@ BLOB_ROWS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """What a task needs to write; pickled once with the function that does it."""
+    """The parameters of a write task; pickled once with the function that writes."""
 
     profile: TaskProfile
     session: WriteSessionRef
@@ -62,7 +62,7 @@ class WriteTask:
 class Written:
     """A closed stream and the size of the blobs it contains (``blob_size``, bytes).
 
-    ``partitions`` are those that the rows named, as texts.
+    ``partitions`` are the table partitions of its rows, as text.
     """
 
     stream: StreamReceipt
@@ -72,17 +72,17 @@ class Written:
 
 
 def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
-    """Return the partitions that the rows of all streams named."""
+    """Return the table partitions of the rows of all streams."""
     return {PartitionSpec.of(text) for one in done for text in one.partitions}
 
 
 def check_written(
     table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
 ) -> None:
-    """Refuse a commit of more streams or partitions than a session may have."""
+    """Raise if a commit has more streams or partitions than a session may have."""
     if len(done) > MAX_STREAMS:
         raise ArgumentError(
-            f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
+            f"{len(done)} tasks wrote into {table}; a session is limited to {MAX_STREAMS} streams",
             code="TooManyStreams",
             hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
         )
@@ -94,7 +94,7 @@ def check_written(
 def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
-    """Abort if `check_written` refuses, since Spark's `abort` does not for a complete write."""
+    """Abort the session if `check_written` raises; Spark's own `abort` call would keep it."""
     try:
         check_written(session.table, done, max_partitions)
     except ArgumentError:
@@ -103,18 +103,18 @@ def check_or_abort(
 
 
 def too_many_partitions(table: TableName, named: set[str], limit: int) -> ArgumentError:
-    """Return the refusal of rows that name more partitions than are allowed."""
+    """Return the error for rows that belong to more partitions than allowed."""
     some = ", ".join(sorted(named)[:3])
     return ArgumentError(
         f"the rows belong to more than {limit} partitions of {table}: {some}, …",
         code="TooManyPartitions",
         hint="write fewer at a time (filter by partition, or name one with partition=); "
-        "raise max_partitions if the service takes more",
+        "or raise max_partitions if the service accepts more",
     )
 
 
 def attempt_name() -> str:
-    """Return a stream id that is unique to this task attempt, also if Spark runs a stage again."""
+    """Return a stream id unique to this task attempt, even if Spark reruns a stage."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -126,7 +126,7 @@ def attempt_name() -> str:
 def write_partition(
     task: WriteTask, batches: Iterable[pa.RecordBatch], name: str | None = None
 ) -> Written | None:
-    """Write batches into a new stream and close it; ``None``, and no stream, without rows."""
+    """Write batches into a new stream and close it; without rows, open none and return ``None``."""
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
         rows = (batch for batch in batches if batch.num_rows)
@@ -155,7 +155,7 @@ def write_partition(
 def _named(
     batches: Iterator[pa.RecordBatch], task: WriteTask, specs: set[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Collect the partitions that rows name in ``specs``; raise when there are too many."""
+    """Pass batches through and add their partitions to ``specs``; raise if there are too many."""
     for batch in batches:
         specs.update(map(str, named_partitions(batch, task.target)))
         if len(specs) > task.max_partitions:
@@ -169,7 +169,7 @@ def _fitted(
     target: Target,
     uploader: CellUploader,
 ) -> Iterator[pa.RecordBatch]:
-    """Convert Spark's batches to those of the write session, and upload their blobs."""
+    """Convert Spark's batches to the schema of the write session, and upload their blobs."""
     blobs = {column.name.casefold(): column for column in target.blobs}
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]
@@ -203,7 +203,7 @@ def _fitted(
 
 
 def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:
-    """Return a column's cells with every BLOB leaf as what is to be uploaded."""
+    """Return the cells of a column, with every BLOB leaf converted to its content to upload."""
     places = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
     place = places.get(column.name.casefold())
     if place is None:

@@ -145,7 +145,7 @@ def test_columns_are_checked_before_a_task_runs(odps: Connection, media: DataFra
     ):
         with pytest.raises(ArgumentError, match=told):
             odps_nb.spark.blob_map(media, odps, column, _digest, schema)
-    with pytest.raises(ConversionError, match="holds no blob references"):
+    with pytest.raises(ConversionError, match="does not hold blob references"):
         odps_nb.spark.blob_map(media, odps, "id", _digest, "size bigint")
 
 

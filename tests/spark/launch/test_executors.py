@@ -97,5 +97,5 @@ def test_another_version_of_python_is_said_with_both() -> None:
     )
     error = from_spark(RuntimeError(told))
     assert isinstance(error, ConfigError)
-    assert error.message == "the executors run Python 3.10, and this is Python 3.11"
+    assert error.message == "the executors run Python 3.10, but the driver runs 3.11"
     assert "a Python 3.11 that every executor has" in str(error.hint)

@@ -52,7 +52,9 @@ def test_a_decimal_of_more_than_38_digits_is_left_out(
     """Evidence 174: with one warning; the error for one that is named says what to choose."""
     table = odps.create_table(new_name("d"), "id bigint, d decimal(60,2), bare decimal(38,18)")
     table.write({"id": [1], "d": [Decimal("1.5")], "bare": [Decimal("0.25")]})
-    with pytest.raises(ConversionError, match=r"'d': Spark, .* 38 digits, has no type") as caught:
+    with pytest.raises(
+        ConversionError, match=r"'d': Spark, .* 38 decimal digits, has no type"
+    ) as caught:
         odps_nb.spark.read(spark, odps, str(table.name), columns=["id", "d"])
     assert "columns=['id']" in str(caught.value.hint)
     everything = f"select * from {table.name}"

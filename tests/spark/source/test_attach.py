@@ -55,7 +55,7 @@ def test_names_of_others_are_left_alone(
     spark.sql(f"drop database {database}")
     odps_nb.spark.attach(spark, odps, "media", database=database)
     spark.sql(f"create table {database}.orders (id bigint) using parquet")
-    with pytest.raises(ArgumentError, match="of its own"):
+    with pytest.raises(ArgumentError, match="already has a table"):
         odps_nb.spark.attach(spark, odps, "orders", database=database)
     assert spark.table(f"{database}.orders").columns == ["id"]
 

@@ -255,7 +255,7 @@ def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
         ({}, "no table"),
         ({"table": "t", "retries": "-1"}, "retries is -1"),
         ({"table": "t", "limit": "many"}, "not a whole number"),
-        ({"table": "t", "limit": "1", "where": "a = 1"}, "do not go together"),
+        ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
         ({"table": "t", "replaceWhere": "ds = 1"}, "no option 'replacewhere'"),

@@ -269,7 +269,7 @@ def test_columns_are_checked_before_a_task_runs(
 
 def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table: Table) -> None:
     given = {**odps_nb.spark.options(odps), "table": str(table.name)}
-    with pytest.raises(ConfigError, match="no checkpointLocation among its options"):
+    with pytest.raises(ConfigError, match="has no option checkpointLocation"):
         OdpsDataSource(given).streamWriter(SCHEMA, False)
 
 
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_is_not_here_is_an_error(query: Query) -> None:
 
 def test_a_checkpoint_of_another_table_is_refused(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table="demo.other", session="s", streams=(("0", 1),)))
-    with pytest.raises(ConfigError, match="is of a stream into demo"):
+    with pytest.raises(ConfigError, match="belongs to a stream into demo"):
         query.commit(query.write([1]), 0)
 
 

@@ -204,7 +204,7 @@ def test_a_first_batch_whose_snapshot_is_over_is_an_error(follow: Open) -> None:
     end = {**offset, "version": 1, "snapshot": "never-was"}
     with pytest.raises(SessionExpiredError) as caught:
         reader.partitions({**offset, "initial": True}, end)
-    assert "begin again with an empty checkpointLocation" in str(caught.value.hint)
+    assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
 def test_a_table_that_was_made_again_is_an_error(
@@ -218,12 +218,12 @@ def test_a_table_that_was_made_again_is_an_error(
     again = odps.create_table(table.name, "id bigint")
     for number in range(3):
         add(again, number)
-    with pytest.raises(ConflictError, match="dropped and made again"):
+    with pytest.raises(ConflictError, match="dropped and re-created"):
         reader.latestOffset(end)
     restarted = follow()
-    with pytest.raises(ConflictError, match="dropped and made again"):
+    with pytest.raises(ConflictError, match="dropped and re-created"):
         restarted.latestOffset(end)
-    with pytest.raises(ConflictError, match="dropped and made again"):
+    with pytest.raises(ConflictError, match="dropped and re-created"):
         restarted.partitions(end, {**end, "version": 3})
 
 
@@ -245,12 +245,12 @@ def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) ->
     ("option", "value", "told"),
     [
         ("limit", "3", "no option 'limit'"),
-        ("starting_version", "2024-01-01", "is no version"),
-        ("starting_version", "-3", "is no version"),
+        ("starting_version", "2024-01-01", "is not a version"),
+        ("starting_version", "-3", "is not a version"),
         ("max_versions_per_trigger", "0", "at least 1"),
         ("max_rows_per_trigger", "5", "no option 'max_rows_per_trigger'"),
         ("skip_overwrites", "yes", "neither true nor false"),
-        ("poll_seconds", "nan", "no number of seconds"),
+        ("poll_seconds", "nan", "is not a number of seconds"),
     ],
 )
 def test_options_that_cannot_be_right_are_refused(
@@ -265,7 +265,7 @@ def test_limits_are_refused_where_spark_has_none(
     follow: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(DataSourceStreamReader, "getDefaultReadLimit", raising=False)
-    with pytest.raises(ConfigError, match="cannot limit what a micro-batch reads") as caught:
+    with pytest.raises(ConfigError, match="cannot limit the size of a micro-batch") as caught:
         follow(max_versions_per_trigger=1)
     assert "4.2" in str(caught.value)
 
@@ -333,7 +333,7 @@ def test_versions_that_are_not_kept_any_more_are_an_error(profile: Profile, foll
         reader = follow(tunnel_endpoint=service.url)
         with pytest.raises(NotFoundError, match="version 1 is gone") as caught:
             reader.partitions({**offset, "version": 0}, offset)
-    assert "begin again with an empty checkpointLocation" in str(caught.value.hint)
+    assert "restart with an empty checkpointLocation" in str(caught.value.hint)
 
 
 def test_the_latest_partition_is_no_choice_for_a_stream(odps: Connection) -> None:

@@ -91,7 +91,7 @@ def test_what_spark_cannot_hold_is_refused_with_the_column(kind: OdpsType) -> No
     with pytest.raises(ConversionError, match=f"column 'c': Spark.* {re.escape(text)}") as caught:
         spark_schema(TableSchema(columns=columns))
     assert (caught.value.column, caught.value.source_type) == ("c", text)
-    assert str(caught.value.hint).startswith("choose the other columns, columns=['id'], or ")
+    assert str(caught.value.hint).startswith("select the other columns with columns=['id'], or ")
 
 
 def test_comments_nullability_and_the_finer_type_are_kept() -> None:
