@@ -46,7 +46,7 @@ _INSTEAD = {
         *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
     ),
     'use spark.read with .option("since", 7).option("changes", True) to read changes': (
-        *("changes", "readchangedata", "readchangefeed"),
+        *("readchangedata", "readchangefeed"),
     ),
     "use skip_overwrites to skip versions that replaced rows": (
         *("ignorechanges", "ignoredeletes", "skipchangecommits"),
