@@ -253,7 +253,7 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
 def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
-    assert caught.value.excerpt == "  whre id = 1\n  ^"
+    assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre reads as an alias
     ip.run_cell("%%odps sql\nselect id frm orders")
     assert "\n  select id frm orders\n            ^\nwhere: " in capsys.readouterr().out
     with pytest.raises(OdpsNbError) as caught:
