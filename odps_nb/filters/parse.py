@@ -142,7 +142,7 @@ class _Reader:
             return arithmetic(_ARITHMETIC[name], *self._sides(tree))
         made = call(tree, self.read)
         if made is None:
-            raise refuse(f"{_text(tree)} is not in the grammar of where=")
+            raise refuse(f"{_text(tree)} is not supported in where=")
         return made
 
     def _sides(self, tree: Any) -> tuple[Node, Node]:
@@ -190,7 +190,7 @@ class _Reader:
         value = self.read(tree.this)
         other = self.read(tree.expression)
         if other.kind is not ValueKind.NULL:
-            raise refuse(f"{_text(tree)} is not in the grammar of where=", "write is null, or =")
+            raise refuse(f"{_text(tree)} is not supported in where=", "write is null, or =")
         return IsNull(value)
 
     def _in(self, tree: Any) -> Node:
@@ -234,7 +234,7 @@ class _Reader:
         span = isinstance(unit, exp.IntervalSpan) and (unit.this.name, unit.expression.name)
         if span != ("DAY", "SECOND") or not isinstance(tree.this, exp.Literal):
             raise refuse(
-                f"{_text(tree)} is not in the grammar of where=",
+                f"{_text(tree)} is not supported in where=",
                 "write interval '1 02:03:04' day to second",
             )
         return Constant(ValueKind.DURATION, duration_of(tree.this.name))
@@ -259,7 +259,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
 def _only(tree: Any, known: Sequence[str]) -> None:
     unknown = {name for name, value in tree.args.items() if value} - set(known)
     if unknown:
-        raise refuse(f"{_text(tree)} is not in the grammar of where=")
+        raise refuse(f"{_text(tree)} is not supported in where=")
 
 
 def _text(tree: Any) -> str:
@@ -283,7 +283,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         raise refuse(f"{operator} requires numbers", "cast text to bigint or double first")
     if operator in "/%" and not (isinstance(right, Constant) and right.value):
         raise refuse(
-            f"{operator} by a value that may be 0", f"write a number other than 0 after {operator}"
+            f"{operator} by a divisor that may be 0", f"write a nonzero number after {operator}"
         )
     if operator == "%":
         if kinds != {ValueKind.INTEGER}:

@@ -26,7 +26,7 @@ LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
         ("create table _{} (id bigint)", "not a valid table name"),
         ("create table {} (größe bigint)", "'größe' is not a valid column name"),
         ("create table {} (id bigint, `" + "长" * 43 + "` int)", "not a valid column name"),
-        ("create table {} (" + MANY + ", one int)", "at most 1,200 columns, this one has 1,201"),
+        ("create table {} (" + MANY + ", one int)", "at most 1,200 columns; this one has 1,201"),
         ("create table {} (id bigint) partitioned by (" + LEVELS + ", g string)", "at most 6"),
         ("create table {} (id bigint) partitioned by (d date)", "DATE cannot be the type"),
         ("create table {} (id bigint) partitioned by (d datetime)", "DATETIME cannot be the type"),

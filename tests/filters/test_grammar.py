@@ -160,7 +160,7 @@ def test_times_are_read_where_the_connection_says():
         ("t > '2024-01-01'", "is not a time", "'2024-01-01 00:00:00'"),
         ("t > '2024-02-30 00:00:00'", "is not a time", "'2024-01-31 00:00:00'"),
         ("t < n", "cannot be compared", "cast one of them"),
-        ("id / num > 1", "by a value that may be 0", "a number other than 0"),
+        ("id / num > 1", "by a divisor that may be 0", "a nonzero number"),
         ("m + 1 > 2", "DECIMALs", "cast"),
         ("x = 1.5BD", "cannot be compared", "1.5"),
         ("id = 99999999999999999999", "exceeds BIGINT", "BD"),

@@ -96,7 +96,7 @@ def open_file(path: Path) -> IO[bytes]:
     file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is not a file with content", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return file
 
 

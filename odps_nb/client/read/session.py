@@ -227,7 +227,7 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
     raise kind(
         f"the read session of {table} is {answer.status.value}: {reason}",
         code=answer.status.value,
-        hint="read again; quote the session if it persists",
+        hint="read again; if this recurs, report the session id",
     )
 
 

@@ -260,7 +260,7 @@ def _credentials(path: str | None) -> dict[str, Any]:
         ) from None
     if strangers := rights.keys() - given.get("keys", {}).keys():
         raise ConfigError(
-            f"'rights' names {', '.join(sorted(strangers))}, not listed under 'keys'",
+            f"'rights' names {', '.join(sorted(strangers))}, which 'keys' does not list",
             option="credentials",
             hint="add each of them to 'keys'",
         )

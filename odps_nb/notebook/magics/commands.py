@@ -138,7 +138,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @argument("--view", choices=("grid", "list"), default="grid", help="Layout: grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs of this detected media type, e.g. image/.")
 @argument("--render", action="store_true", help="Render HTML in a sandbox; without the widget.")
-@argument("--save", metavar="DIR", help="Save the files into this folder; never overwrites files.")
+@argument("--save", metavar="DIR", help="Save the files to this folder; never overwrite files.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery.page import mimebundle

@@ -102,7 +102,7 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
     429: ThrottledError,
 }
 _OTHER_SIGNATURE = (
-    "check the access key, which does not match the access id, and the endpoint, with its /api"
+    "check that the access key matches the access id, and that the endpoint ends with /api"
 )
 _ID = "check the access id, and that its key was not disabled"
 _NO_RIGHT = (

@@ -41,12 +41,12 @@ def is_column_name(name: str) -> bool:
 def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
     """Return a message about the first exceeded limit of a definition, or ``None``."""
     if len(schema.columns) > MAX_COLUMNS:
-        return f"a table has at most {MAX_COLUMNS:,} columns, this one has {len(schema.columns):,}"
+        return f"a table has at most {MAX_COLUMNS:,} columns; this one has {len(schema.columns):,}"
     if problem := _generated_problem(schema):
         return problem
     levels = len(schema.partition_columns)
     if levels > MAX_PARTITION_LEVELS:
-        return f"a table has at most {MAX_PARTITION_LEVELS} partition levels, this one has {levels}"
+        return f"a table has at most {MAX_PARTITION_LEVELS} partition levels; this one has {levels}"
     for column in schema.partition_columns:
         if column.type.code not in PARTITION_TYPES:
             return (

@@ -64,12 +64,12 @@ DAY = truncated("t", "day")
         (
             schema_of(", ".join(f"c{n} int" for n in range(MAX_COLUMNS + 1))),
             "",
-            "at most 1,200 columns, this one has 1,201",
+            "at most 1,200 columns; this one has 1,201",
         ),
         (
             schema_of("id bigint", ", ".join(f"p{n} string" for n in range(7))),
             "",
-            "at most 6 partition levels, this one has 7",
+            "at most 6 partition levels; this one has 7",
         ),
         (schema_of("id bigint", "p double"), "", "DOUBLE cannot be the type"),
         (schema_of("id bigint", "`p'` string"), "", "cannot be named"),
