@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: per column, a list of texts, nulls, ``[truncated text]`` and BLOB references."""
+    """Rows as JSON: a list per column of texts, nulls, ``[truncated text]`` and BLOB references."""
 
     start: int
     count: int
