@@ -31,7 +31,7 @@ PATIENCE = 0.6
 class Context:
     """Connection, variables and output of the magics in one kernel.
 
-    Owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
+    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
     close the connection when another replaces it. ``cache``: the names for completion and the
     sidebar; ``None`` until there is a connection.
     """
