@@ -1,4 +1,4 @@
-"""Operations: settings, the list for ``%odps status``, and the thread that displays progress."""
+"""Operations: settings, the list for ``%odps status``, and threads that display progress."""
 
 from __future__ import annotations
 
