@@ -43,7 +43,7 @@ class FailureHook:
         self._last: traceback.TracebackException | None = None
 
     def install(self) -> None:
-        """Install the hook for odps_nb errors; an existing hook keeps handling its own errors."""
+        """Install the hook for odps_nb errors; an existing hook still handles its own errors."""
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)
@@ -77,7 +77,7 @@ class FailureHook:
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
         if sys.version_info >= (3, 12):
             sys.last_exc = error
-        # Keep a summary, not the frames, which would keep all data read so far alive.
+        # Keep only a summary: the frames would keep all data read so far alive.
         self._last = traceback.TracebackException(kind, error, trace)
         if self._wants_traceback():
             shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
@@ -86,6 +86,6 @@ class FailureHook:
         head, sign, rest = lines[0].partition(":")
         place = visible(getattr(error, "excerpt", None) or "").splitlines()
         shown = [f"{_BOLD}{head}{_RESET}{sign}{rest}", *place, *lines[1:]]
-        # Terminal and kernel shells both override this method.
+        # Call this private method because terminal and kernel shells override it to show errors.
         shell._showtraceback(kind, error, shown)
         return shown

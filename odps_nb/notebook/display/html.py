@@ -1,4 +1,4 @@
-"""Builds HTML that is safe by construction: all elements use one escaping function.
+"""Builds HTML that is safe by construction: all elements go through one escaping function.
 
 Inline styles with inherited text colours and semi-transparent greys work in light and dark themes
 and in exports. They survive JupyterLab's sanitizer, which drops ``var(…)``, ``aria-…`` and
@@ -19,16 +19,16 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
-#: Styles of a status card (the colour of its edge shows the state) and of its small print.
+#: Styles of a status card, whose edge colour shows the state, and of its small print.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
     "padding:6px 12px;max-width:60em;line-height:1.5"
 )
 STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
-# a mid-grey checkerboard behind transparent pictures: black and white are both visible on it
+# a mid-grey checkerboard behind transparent pictures, on which both black and white are visible
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# Marks for right-to-left text; the page isolates the direction of the text in each element.
+# Right-to-left marks to keep: the page isolates the text direction of each element.
 _MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
@@ -44,7 +44,7 @@ _ATTRIBUTES = _ARIA | frozenset(
 
 
 class Html(str):
-    """Markup that needs no escaping: made by `escape`, `element` or `join`, or a constant."""
+    """Markup that needs no escaping: a constant, or a result of `escape`, `element` or `join`."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ def escape(value: object) -> Html:
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text, without MathJax (it makes links of ``$\href…$``)."""
+    r"""Return a MIME bundle of HTML and text; MathJax, which links ``$\href…$``, ignores it."""
     return {
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
@@ -71,10 +71,10 @@ def element(
     attributes: dict[str, str | int | None] | None = None,
     style: str = "",
 ) -> Html:
-    """Return an element; escapes attribute values, and all children that are not `Html`.
+    """Return an element, escaping attribute values and all children that are not `Html`.
 
-    Attributes that are ``None`` are omitted. ``style`` must be constant, never made from data.
-    Raises ``ValueError`` for tags and attributes not on the lists above: scripts, style sheets,
+    Attributes that are ``None`` are omitted. ``style`` must be a constant, never built from data.
+    Raises ``ValueError`` for tags and attributes not listed above, such as scripts, style sheets,
     links, event handlers, sources other than ``data:`` and frames without a sandbox.
     """
     if tag not in _TAGS:
@@ -94,7 +94,7 @@ def element(
 
 
 def join(parts: Iterable[object], separator: str = "") -> Html:
-    """Join the parts; escapes those that are not `Html`."""
+    """Join the parts, escaping those that are not `Html`."""
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
@@ -109,8 +109,8 @@ def figure(
 ) -> Html:
     """Return ``content`` and ``caption`` as a figure that can receive the keyboard focus.
 
-    ``width`` is the width of ``content`` in CSS pixels. ``beside``: place the caption at the side,
-    not below. ``fills``: use the full width of the column.
+    ``width`` is the width of ``content`` in CSS pixels. ``beside``: place the caption beside
+    ``content``, not below. ``fills``: use the column's full width.
     """
     frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
     if beside:
@@ -131,7 +131,7 @@ def figure(
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
-    """Return a box that scrolls, by wheel or keyboard, if its content is larger."""
+    """Return a box that scrolls by wheel or keyboard if its content does not fit."""
     return element(
         tag,
         *children,
@@ -141,5 +141,5 @@ def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, never a declared type."""
+    """Return ``data`` as a ``data:`` URL; ``mime`` must be a constant, not an uploader's type."""
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"

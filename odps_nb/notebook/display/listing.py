@@ -54,7 +54,7 @@ class Listing:
         return "\n".join(line for line in (self.caption, *lines, self._rest()) if line)
 
     def html(self) -> str:
-        """Return the table as escaped HTML in the colours of the page."""
+        """Return the table as escaped HTML in the page's colours."""
         caption = f"<div>{escape(self.caption)}</div>" if self.caption else ""
         if not self.rows:
             return f"{caption}<div>{escape(self.empty)}</div>"
@@ -78,7 +78,7 @@ class Listing:
 
 
 def _cell(value: object) -> str:
-    """Return one line of bounded length without control characters."""
+    """Return a value as one line of bounded length without control characters."""
     text = "" if value is None else str(value)
     shown = "".join(c if c.isprintable() else " " for c in text[: MAX_CELL + 1])
     return shorten(shown, MAX_CELL)

@@ -11,22 +11,22 @@ def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
     from IPython.display import display
 
     known = {} if display_id is None else {"display_id": display_id}
-    display(dict(bundle), raw=True, **known)  # type: ignore[no-untyped-call]  # IPython's own
+    display(dict(bundle), raw=True, **known)  # type: ignore[no-untyped-call]  # untyped in IPython
 
 
 def replace(bundle: Mapping[str, str], *, display_id: str) -> None:
     """Replace the output that `show` displayed under ``display_id``, in any cell."""
     from IPython.display import update_display
 
-    update_display(  # type: ignore[no-untyped-call]  # IPython's own
+    update_display(  # type: ignore[no-untyped-call]  # untyped in IPython
         dict(bundle), raw=True, display_id=display_id
     )
 
 
 def close_widget(widget: Any) -> None:
-    """Remove a widget from the browser and from the kernel's list of widgets.
+    """Remove a widget from the browser and from the kernel's widget list.
 
-    Also closes its layout and style, which are widgets and would stay on the list.
+    Also closes its layout and style, which are widgets themselves and would stay on the list.
     """
     parts = [getattr(widget, name, None) for name in ("layout", "style")]
     for one in (widget, *(part for part in parts if part is not None)):
@@ -34,7 +34,7 @@ def close_widget(widget: Any) -> None:
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function with each cell's error (or ``None``) at its end; return a way to unregister.
+    """Call a function at each cell's end with its error or ``None``; return an unregister function.
 
     The call runs in the cell's thread while the cell still counts as running, so that any output it
     displays or replaces is saved with the cell.

@@ -29,7 +29,7 @@ class Cut(str):
 
 
 def kind_of(column: Column) -> str:
-    """Return the name of the kind that determines how values of the column are compared."""
+    """Return the name of the kind that determines how the column's values are compared."""
     return TYPE_FACTS[column.type.code].kind
 
 
@@ -39,13 +39,13 @@ def is_number(column: Column) -> bool:
 
 
 def type_label(column: Column, timezone: str | None) -> str:
-    """Return the SQL type of a column, with the time zone in which its times are shown."""
+    """Return a column's SQL type, with the time zone in which its times are shown."""
     text = format_type(column.type)
     return f"{text}, {timezone or 'UTC'}" if kind_of(column) == "INSTANT" else text
 
 
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
-    """Return the text of each cell, ``None`` for nulls; `Cut` over ``limit`` (not references)."""
+    """Return each cell's text or ``None``; texts over ``limit``, except references, are `Cut`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pt.is_dictionary(array.type):
@@ -89,7 +89,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: pairs of a map to an object, bytes to hexadecimal digits."""
+    """Convert a value for JSON: map pairs become an object, bytes become hexadecimal digits."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -119,7 +119,7 @@ def _cast(array: pa.Array) -> list[str | None]:
 
 
 def _same_fraction(texts: list[str | None]) -> list[str | None]:
-    """Give all times the same number of fractional digits: the smallest that loses nothing."""
+    """Give all times the same number of fractional digits: the fewest that lose nothing."""
     found = [_FRACTION.search(text) for text in texts if text is not None]
     needed = max((len(one[1].rstrip("0")) for one in found if one), default=0)
 

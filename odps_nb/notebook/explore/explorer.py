@@ -1,7 +1,7 @@
-"""`Explorer`: the widget of ``explore()``, over a `RowView`.
+"""`Explorer`: the widget that ``explore()`` returns; it displays a `RowView`.
 
 Pages, profiles and pictures are sent to the browser as messages; the saved notebook contains only
-the static view. Requests from the browser are numbers and texts, never code.
+the static view. Requests from the browser contain numbers and texts, never code.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def explore(
 
 
 class Explorer(LiveView):
-    """Pages through, filters, sorts and profiles remote rows; displays itself in a notebook.
+    """A widget to page through, filter, sort and profile remote rows, shown in a notebook.
 
     ``view`` gives access to pages, conditions and profile without the widget.
 
@@ -93,7 +93,7 @@ class Explorer(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # another cell may display it
+        self._is_displayed = False  # show it anew, perhaps in another cell
         if self.view.all_rows is None:  # a filtered read, which may take long to find rows
             self._show_page(*first_found(self.view))
         else:
@@ -266,7 +266,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
 def profile_message(view: RowView) -> dict[str, Any]:
     """Return the message with the profiles of the columns."""
     profile = view.profile
-    assert profile is not None  # made by the caller
+    assert profile is not None  # created by the caller
     columns = [
         {
             **asdict(replace(one, bars=())),

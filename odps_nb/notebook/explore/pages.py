@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: per column a list of texts, nulls, ``[truncated text]`` and BLOB references."""
+    """Rows as JSON: a list per column of texts, nulls, ``[truncated text]`` and BLOB references."""
 
     start: int
     count: int
@@ -86,7 +86,7 @@ def _cell(text: str | None) -> Cell:
 
 
 class _Pager(ABC):
-    """Reads pages of rows, and caches the last used ones, up to ``kept`` bytes."""
+    """A reader of row pages that caches the most recently used ones, up to ``kept`` bytes."""
 
     total: int | None
     """The number of rows; ``None`` if unknown."""
@@ -138,7 +138,7 @@ class _Pager(ABC):
 
 
 class RangePager(_Pager):
-    """Reads pages by row number, in any order, with one request each."""
+    """A pager that reads pages by row number, in any order, with one request each."""
 
     def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
         super().__init__(rows, columns, size, CACHE_BYTES)
@@ -159,7 +159,7 @@ class RangePager(_Pager):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet put into a page; the first is ``since`` rows after a place in the stream."""
+    """Rows not yet put into a page; the first is ``since`` rows after ``place`` in the stream."""
 
     place: RowPlace
     since: int
@@ -168,7 +168,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the stream from which page ``start`` can be read again, after ``skip`` rows."""
+    """A stream position from which page ``start`` can be read again after ``skip`` rows."""
 
     start: int = 0
     place: RowPlace = START
@@ -176,7 +176,7 @@ class Mark:
 
 
 class PageMarks:
-    """Marks of the pages read, at most `MOST_MARKS`; beyond that, of each 2nd, 4th, … page."""
+    """Marks of pages read. Beyond `MOST_MARKS`, only each 2nd, 4th, … page keeps its mark."""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
@@ -187,7 +187,7 @@ class PageMarks:
         return len(self._marks) * MARK_BYTES
 
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless the marks are so many that its page is skipped."""
+        """Store a mark, unless there are so many marks that its page is skipped."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -208,7 +208,7 @@ class PageMarks:
 
 
 class StreamPager(_Pager):
-    """Reads pages sequentially from a stream, as needed for a filtered read.
+    """A pager that reads pages sequentially from a stream, as a filtered read requires.
 
     The stream stays open between pages. A page that is no longer cached is read again from its
     mark, or from an earlier one.
@@ -263,7 +263,7 @@ class StreamPager(_Pager):
         return page
 
     def _gather(self, rows: int, cancel: CancelToken) -> None:
-        """Wait for that many rows, or for the end of the stream."""
+        """Wait until ``rows`` rows are buffered, or until the end of the stream."""
         assert self._stream is not None
         have = sum(one.batch.num_rows for one in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
@@ -275,7 +275,7 @@ class StreamPager(_Pager):
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Remove and return the first of the rows not yet put into a page."""
+        """Remove and return the first ``rows`` rows that are not yet in a page."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)

@@ -70,7 +70,7 @@ class TableProfile:
 
 
 class Profiler:
-    """Accumulates batches; `result` returns the profiles of their columns."""
+    """An accumulator of batches; `result` returns their columns' profiles."""
 
     def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known = [None] * len(columns) if before is None else before.columns
@@ -178,7 +178,7 @@ class _Described:
         )
         top = values.take(pc.sort_indices(values, sort_keys=order)[:TOP_VALUES])
         if not ordered and top.num_rows and top.column("n")[0].as_py() == 1 and values.num_rows > 1:
-            return ()  # all values differ
+            return ()  # no value occurs twice
         labels = cell_texts(top.column("value"), self._column, LABEL)
         scale = scale_of(self._column, top.column("value").type)
         found = []

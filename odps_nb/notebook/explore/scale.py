@@ -37,8 +37,8 @@ def _floats(array: pa.Array) -> np.ndarray:
 class Scale:
     """A numeric axis on which each value of a column has a position (a float).
 
-    ``at`` returns the value at a position, rounded to suit a bar width; ``place`` the position of a
-    value; ``exact`` converts a cell to a value for a condition; ``step`` returns a round bar width.
+    ``at`` returns the value at a position, rounded to suit a bar width, and ``place`` a value's
+    position. ``exact`` converts a cell to a value for a condition; ``step`` rounds a bar width up.
     """
 
     at: Callable[[float, float], Any]
@@ -71,7 +71,7 @@ class Scale:
 
 
 def _round_step(step: float) -> float:
-    """Return the least of 1, 2, 2.5 or 5 times a power of ten that is at least ``step``."""
+    """Return the smallest of 1, 2, 2.5 or 5 times a power of ten that is at least ``step``."""
     if step <= 0 or not math.isfinite(step):
         return 1.0
     unit = 10.0 ** math.floor(math.log10(step))
@@ -79,17 +79,17 @@ def _round_step(step: float) -> float:
 
 
 def _whole_step(step: float) -> float:
-    """Return the least round whole number that is at least ``step``."""
+    """Return the smallest round whole number that is at least ``step``."""
     return max(1.0, float(math.ceil(_round_step(step))))
 
 
 def _time_step(step: float) -> float:
-    """Return the least common clock or calendar interval (in seconds) of at least ``step``."""
+    """Return the shortest usual clock or calendar interval of at least ``step``, in seconds."""
     return next((float(n) for n in _CLOCK if n >= step), _round_step(step / _YEAR) * _YEAR)
 
 
 def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
-    """Return the axis of a column's histogram; ``None`` if its values have no distance."""
+    """Return a column's histogram axis; ``None`` if distances between values are undefined."""
     kind = kind_of(column)
     if kind == "INTEGER":
         return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)
@@ -128,7 +128,7 @@ def _times(arrow: pa.DataType) -> Scale:
     def exact(cell: pa.Scalar) -> datetime.datetime | None:
         ticks = cell.value
         if ticks is None or ticks % max(1, per_second // 10**6):
-            return None  # finer than the microseconds of datetime
+            return None  # finer than datetime's microseconds
         moment = _EPOCH + timedelta(microseconds=ticks * 10**6 // per_second)
         return moment.replace(tzinfo=zone)
 
@@ -152,7 +152,7 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
 
 
 def _rounded(place: float, step: float) -> float:
-    """Round a position to digits that matter for a step."""
+    """Round a position to the digits that matter for a step of this size."""
     if not step or not math.isfinite(place):
         return place
     return round(place, max(0, 2 - math.floor(math.log10(abs(step)))))

@@ -31,7 +31,7 @@ HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
-"""Maximum seconds to search for rows that match a condition, to display them."""
+"""Maximum seconds to search for rows that match a condition, for display."""
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
@@ -69,7 +69,7 @@ class Shown:
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return the first rows of a read or a SQL result as a MIME bundle; shows errors instead."""
+    """Return a MIME bundle that shows the first rows of a read or a SQL result, or an error."""
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}

@@ -33,7 +33,7 @@ PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 SAMPLE_RANGES = 64
 SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
-"""Maximum seconds to search for rows that match a condition, to profile them."""
+"""Maximum seconds to search for rows that match a condition, for the profile."""
 SAMPLERS = 8
 MAX_CELL = 100_000
 
@@ -81,7 +81,7 @@ class RowView:
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # of displayed times and conditions
+        self.timezone = rows.connection.profile.timezone  # for displayed times and conditions
         self._shown = self._rows
         self._pager = self._pager_of(self._rows, None)
 
@@ -108,7 +108,7 @@ class RowView:
         return self._pager.renewals
 
     def page(self, start: int, cancel: CancelToken | None = None) -> Page:
-        """Return the page at a selected row, or the last page if ``start`` is too high."""
+        """Return the page that contains row ``start``, or the last one if ``start`` is too high."""
         token = cancel or CancelToken()
         start = max(0, start) // self.page_rows * self.page_rows
         with self._lock:
@@ -125,7 +125,7 @@ class RowView:
     ) -> Iterator[pa.RecordBatch]:
         """Iterate over the first unfiltered rows that arrive within ``seconds``."""
         token, rows = cancel or CancelToken(), self._rows.twin()
-        timer = threading.Timer(seconds, rows.stop)  # a condition may take long to find rows
+        timer = threading.Timer(seconds, rows.stop)  # matching rows may take long to find
         timer.daemon = True
         timer.start()
         try:
@@ -137,7 +137,7 @@ class RowView:
                     if count <= 0:
                         return
         except CancelledError:
-            token.check()  # raises if the caller cancelled; else time is up
+            token.check()  # raises if the caller cancelled; otherwise the time is up
         finally:
             timer.cancel()
 
@@ -184,7 +184,7 @@ class RowView:
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Select other rows; an order runs a SQL job."""
+        """Select other rows; sorting them runs a SQL job."""
         where, token = self._where(choice), cancel or CancelToken()
         with self._lock:
             token.check()
@@ -209,7 +209,7 @@ class RowView:
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with this bar of a column, replacing any other; -1: its nulls."""
+        """Return the choice with this bar as the column's only condition; -1 denotes its nulls."""
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
@@ -262,7 +262,7 @@ class RowView:
             if size > SAMPLE_BYTES:
                 break
         if any(not batch.schema.equals(parts[0].schema) for batch in parts):
-            return self.describe(token)  # a page needed microseconds: from now on all show them
+            return self.describe(token)  # a page needed microseconds: now all show them
         count = sum(batch.num_rows for batch in parts)
         if parts:
             profiler.add(pa.Table.from_batches(parts))
@@ -309,7 +309,7 @@ class RowView:
         self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
         return self.profile
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- closing --------------------------------------------------------------------------------
 
     def stop_profile(self) -> None:
         """Cancel `describe_all`; may be called from any thread."""

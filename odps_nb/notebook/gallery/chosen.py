@@ -1,7 +1,7 @@
-"""The state of a gallery, without the browser: which blobs are shown, their order, the selection.
+"""A gallery's state, independent of the browser: shown blobs, their order, and the selection.
 
-Name, size and format are read from the first bytes of a blob, which takes at most one small request
-per blob. Texts are read for searching; some are cached for the next search.
+A blob's name, size and format are read with its first bytes, in at most one small request. Texts
+are read for searching; some are cached for the next search.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class GalleryChoice:
     """Which blobs to show, and in which order.
 
     ``kind`` is a preview kind, a media type (both as detected from the bytes), ``"not read"`` or
-    `ALL`. ``search`` is a case-insensitive text to find in names, row labels and the first 64 KiB
+    `ALL`. ``search`` is a text to find, ignoring case, in names, row labels and the first 64 KiB
     of decoded texts.
     """
 
@@ -67,7 +67,7 @@ class GalleryChoice:
 
 
 class Chosen:
-    """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
+    """A column's blobs: cached metadata, the shown blobs and the selected blobs.
 
     ``indices`` lists the shown blobs in order, ``selected`` the selected ones, shown or not;
     ``note`` says how many blobs were examined, if not all.
@@ -75,7 +75,7 @@ class Chosen:
 
     def __init__(self, column: BlobColumn) -> None:
         self.column = column
-        self._heads: dict[int, tuple[str, int | None]] = {}  # names and sizes
+        self._heads: dict[int, tuple[str, int | None]] = {}  # name and size by blob
         self._formats: dict[int, Format] = {}
         self._texts: dict[int, str] = {}
         self._kept = 0
@@ -97,7 +97,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Change the choice; calls ``told`` at intervals with the blobs read and the total."""
+        """Apply a choice; calls ``told`` at intervals with the counts of blobs read and to read."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -153,7 +153,7 @@ class Chosen:
         """Return the blobs that must be read to apply a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
-            sought, kept = choice.search.casefold(), dict(self._texts)  # other threads add
+            sought, kept = choice.search.casefold(), dict(self._texts)  # copied: threads add to it
             self._found = (choice.search, {at: sought in text for at, text in kept.items()})
         return [
             index
@@ -166,7 +166,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Read the metadata that a choice needs for some blobs; yield each blob when done."""
+        """Read the metadata that a choice needs from these blobs, yielding each blob when done."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
@@ -177,7 +177,7 @@ class Chosen:
             if choice.by_format:
                 self._formats[index], text = glance(blob)
                 self._read(index, text.casefold(), choice)
-            if index not in self._heads:  # received together with the bytes
+            if index not in self._heads:  # these arrive with the bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
         except (ProtocolError, NotFoundError):
@@ -189,11 +189,11 @@ class Chosen:
             self._texts[index] = text
             self._kept += len(text)
         searched, inside = self._found
-        if choice.search == searched:  # unless another search has begun
+        if choice.search == searched:  # skip if another search has begun
             inside[index] = bool(text) and searched.casefold() in text
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs of a choice in its order, among those with sufficient metadata."""
+        """Return the blobs that match a choice, in its order, skipping those not yet examined."""
         found = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
             return found[::-1] if choice.descending else found
@@ -221,11 +221,11 @@ class Chosen:
         return choice.search.casefold() in said or self._found[1].get(index, False)
 
     def menu(self) -> list[tuple[str, str]]:
-        """Return the selectable kinds with labels, which show counts once all blobs are known."""
+        """Return the selectable kinds and their labels, with counts once all blobs are examined."""
         total = len(self.column)
         if len(self._formats) < total or not total:
             return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # other threads add
+        known = list(self._formats.values())  # copied: other threads add to it
         read = [format for format in known if format is not UNREAD]
         items = [(ALL, f"{ALL} ({total:,})")]
         of_kind = Counter(format.kind for format in read)

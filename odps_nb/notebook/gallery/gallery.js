@@ -1,10 +1,10 @@
-// Browser side of the gallery (view.py). Only the tiles in view are in the page. The order of blobs
+// Browser side of the gallery (view.py). The page contains only the tiles in view. The blobs' order
 // arrives as numbers, and tiles arrive as messages; see live/common.js.
 
 const PLAYER = /^data:(audio|video)\/[a-z0-9]+;base64,[A-Za-z0-9+/=]*$/;
 const GAP = 10;
 const SHAPES = { grid: { width: 190, height: 218 }, list: { width: 0, height: 92 } };
-const KEPT = 500; // tiles
+const KEPT = 500; // maximum cached tiles
 const HEIGHT = 560;
 const KEYS =
   "arrows: move · Space: select · Shift: a range · Enter: enlarge · s: save · c: copy the reference · " +
@@ -21,17 +21,17 @@ function render({ model, el }) {
   let gallery = null;
   let order = null; // blob by place; null: all blobs in row order
   let view = "grid";
-  let selected = new Set(); // blobs
-  let focus = 0; // places
+  let selected = new Set(); // blob indices
+  let focus = 0; // place of the focused tile
   let anchor = 0;
   let opened = -1; // place of the enlarged blob
   let top = 0;
   let asking = 0;
   let asked = 0;
-  let questions = 0; // number of the last question about the choice
-  let scale = 0; // of the enlarged picture; 0: fit to the stage
+  let questions = 0; // number of the last filter or sort request
+  let scale = 0; // scale of the enlarged picture; 0: fit to the stage
   const tiles = new Map(); // by blob, most recently used last
-  const alive = new Map(); // elements by place
+  const alive = new Map(); // tile elements by place
 
   const blobAt = (place) => (order ? order[place] : place);
   const title = h("b");
@@ -98,7 +98,7 @@ function render({ model, el }) {
   );
   el.append(root);
 
-  // -- the choice -----------------------------------------------------------------------------
+  // -- filter and order -----------------------------------------------------------------------
 
   function ask(more) {
     problem.textContent = "";
@@ -141,7 +141,7 @@ function render({ model, el }) {
     if (document.activeElement !== search) search.value = gallery.search;
   }
 
-  // The response to an older question leaves the controls unchanged: a newer one is on its way.
+  // A response to an older request leaves the controls unchanged, since a newer one will follow.
   function settled(message) {
     if (message.by === me && message.number !== questions) return;
     box.removeAttribute("aria-busy");

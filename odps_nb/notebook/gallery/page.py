@@ -24,9 +24,9 @@ View = Literal["grid", "list"]
 MAX_TILES: Final = 64
 #: Maximum bytes of markup in one output.
 OUTPUT_BUDGET: Final = 2 * 1024 * 1024
-# reserved for each remaining tile, so that the last ones still get a head and a caption
+# bytes reserved for each remaining tile, so that the last ones still get a head and a caption
 _RESERVE: Final = 6 * 1024
-# heading, frame and last line
+# bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 # concurrent requests for the tiles of a page, each for a few tiles
@@ -42,7 +42,7 @@ def checked_view(view: View) -> View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryPage:
-    """The drawn tiles of a column, with a heading and a note."""
+    """A column's drawn tiles, with a heading and a note."""
 
     title: str
     total: int
@@ -103,8 +103,8 @@ def mimebundle(
     """Draw the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
 
     ``render`` draws HTML pages in a sandbox instead of as source. Tiles beyond ``max_output_bytes``
-    are counted, not drawn. Raises if the service does not respond for the first blob; a corrupt or
-    deleted blob is reported on its tile.
+    are counted, not drawn. Raises if the first request gets no response; the tile of a corrupt or
+    deleted blob shows the error.
     """
     *_, page = drawn_pages(
         column,
@@ -128,11 +128,11 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the page of the blobs at ``indices`` repeatedly as it grows; the last one is complete.
+    """Yield the growing page of the blobs at ``indices`` repeatedly; the last one is complete.
 
     If the service stops responding, the remaining tiles report it without further requests. Near
     the end of the budget, tiles shrink to a head and a caption. ``together`` blobs are read
-    concurrently; several threads call ``seen`` with each index and its tile.
+    concurrently; their threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
     todo, tiles = list(indices), list[Tile]()
@@ -187,7 +187,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw several tiles concurrently; yields an error of the service in place of a tile."""
+    """Draw several tiles concurrently; a service error takes the place of its tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)
@@ -198,7 +198,7 @@ def _group(
                     made = tile(
                         blob, size=size, fallback_name=name, row=row, render=render, budget=budget
                     )
-                except (TransportError, ServiceError) as error:  # the service is not asked again
+                except (TransportError, ServiceError) as error:  # send no more requests
                     yield from (error for _ in (index, *left))
                     return
                 if seen is not None:

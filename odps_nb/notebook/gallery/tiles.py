@@ -25,13 +25,13 @@ _TEXT: Final = 700
 _LARGE: Final = Size(layout="single", width=960, height=720, rows=100, columns=20, lines=400)
 _LARGE_BUDGET: Final = 2 * 1024 * 1024
 _LARGE_TEXT: Final = 40_000
-_AROUND: Final = 1_000  # bytes for the names and numbers of a message
+_AROUND: Final = 1_000  # bytes assumed for a message's names and numbers
 
 Message = dict[str, Any]
 
 
 class Tiles:
-    """Draws the tiles of a column as messages; thread-safe."""
+    """A thread-safe source of a column's tiles as messages."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._column, self._chosen = chosen.column, chosen
@@ -58,7 +58,7 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over the messages of tiles; if a blob fails, its message contains the reason."""
+        """Iterate over tile messages; a failed blob's message contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
@@ -70,7 +70,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return the message of an enlarged blob; never cached."""
+        """Return an enlarged blob's message, which is never cached."""
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:
@@ -80,7 +80,7 @@ class Tiles:
         self._chosen.learn(index, made)
         return {**self._message(index, made, _LARGE_TEXT), "player": made.drawing.player}
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- caching ------------------------------------------------------------------------------
 
     def _keep(self, index: int, made: Message) -> Message:
         with self._lock:

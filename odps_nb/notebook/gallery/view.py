@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import Progress
 
 ASK: Final = 1_000
-"""Maximum blobs to read for a filter or an order without confirmation."""
+"""Maximum blobs to read without confirmation for a filter or an order."""
 MAX_SHOWN: Final = 100_000
 """Maximum tiles that can be scrolled to."""
 _BATCH: Final = 200  # maximum tiles requested by one message
@@ -127,7 +127,7 @@ class Gallery(LiveView):
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``name``, ``size`` or ``row`` (row order); one small request per blob, once."""
+        """Sort by ``name``, ``size`` or ``row`` order; sends one small request per blob, once."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -135,7 +135,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save the selected blobs into ``folder``, created if needed; see `BlobColumn.save`."""
+        """Save the selected blobs into ``folder``, creating it if needed; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class Gallery(LiveView):
             self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._is_displayed = False  # another cell may display it
+        self._is_displayed = False  # show it anew, perhaps in another cell
         goal = _FIRST
         try:
             for page in self._pages():
@@ -201,7 +201,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs to the browser; ``fresh``: changed by the request ``question``."""
+        """Send the shown blobs to the browser; ``fresh``: the request ``question`` changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -317,11 +317,11 @@ class Gallery(LiveView):
         return self._question if lane == "choose" else {}
 
     def _send_selection(self, by: str) -> None:
-        """Send the selection to all views except ``by``, which made it."""
+        """Send the selection to all views except ``by``, which changed it."""
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob named in a message, or the selected blobs."""
+        """Return the blob that a message names, or else the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 
@@ -333,5 +333,5 @@ class Gallery(LiveView):
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
-    """Return numbers as 32-bit integers in native byte order, which browsers use as well."""
+    """Return numbers as 32-bit integers in native byte order, like browsers."""
     return array("i", numbers).tobytes()

@@ -1,6 +1,6 @@
-// Code shared by all widget scripts; prepended to each of them. Texts from the service become text
-// nodes, never markup; large data arrives as messages, never as widget state. No external resources
-// are loaded.
+// Code shared by all widget scripts and prepended to each of them. Texts from the service become
+// text nodes, never markup. Large data arrives as messages, never as widget state. No external
+// resources are loaded.
 
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const NO_ANSWER = "no response yet: the kernel is busy, or was restarted (then run the cell again)";
@@ -16,8 +16,8 @@ function h(tag, props = {}, ...children) {
   return made;
 }
 
-// For `onfocusin`: stops the notebook's shortcuts, which match ancestors of the focused element or
-// (`:focus`) the element itself.
+// For `onfocusin`: disables the notebook's shortcuts, which match the focused element (`:focus`) or
+// its ancestors.
 const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
 
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
@@ -33,7 +33,7 @@ async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const area = h("textarea", { style: "position:fixed;opacity:0" }); // no permission: fallback
+    const area = h("textarea", { style: "position:fixed;opacity:0" }); // fallback without permission
     const back = document.activeElement;
     area.value = text;
     document.body.append(area);
@@ -66,8 +66,8 @@ function busyLine(send) {
 }
 
 // Sends "ready" until the kernel responds; without a response the view stays hidden. A kernel with
-// ipykernel 7.0 to 7.3 may leave a message unread until the next one (its issue 1554). Returns
-// a function that stops this.
+// ipykernel 7.0 to 7.3 may leave a message unread until the next one (ipykernel issue 1554).
+// Returns a function that stops sending.
 function sayUntilHeard(say) {
   let timer = 0;
   const again = (wait) => {

@@ -24,7 +24,7 @@ def side_by_side(
     lanes: int,
     ordered: bool = False,
 ) -> Generator[_T, None, None]:
-    """Run ``work`` on batches of places concurrently; iterate over results; closing cancels all."""
+    """Run ``work`` concurrently on batches of places and yield the results; closing cancels all."""
     jobs = (partial(work, run) for run in _runs(places, lanes))
     return fan_out(jobs, size=lambda _: 0, workers=lanes, ordered=ordered, cancel=token)
 
@@ -32,7 +32,7 @@ def side_by_side(
 def _runs(places: Sequence[_P], lanes: int) -> list[Sequence[_P]]:
     """Divide places into batches for ``lanes`` workers, about one request each.
 
-    No batch has a single place unless there is only one: a single blob takes two requests.
+    A batch has at least two places if possible, because a single blob takes two requests.
     """
     total = len(places)
     number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))

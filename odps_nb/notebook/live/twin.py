@@ -1,6 +1,6 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-The two are separate outputs: a combined one would show "model not found" when a trusted notebook is
+They are separate outputs: a combined one would show "model not found" when a trusted notebook is
 reopened without its kernel, and nothing in an export.
 """
 
@@ -38,10 +38,10 @@ def in_kernel() -> bool:
 
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
-    """Return the anywidget class for a script; the style sheet is next to it with the same name.
+    """Return the anywidget class for a script and the style sheet of the same name beside it.
 
     Its state is the script, ``static_id`` (the name of the static view) and ``texts``, which
-    contain no user data. ``common.js`` and ``common.css`` are prepended to its files.
+    contain no user data. ``common.js`` and ``common.css`` are prepended to the two files.
     """
     try:
         import anywidget
@@ -58,7 +58,7 @@ def widget_class(script: Path, *texts: str) -> Any:
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     parts = {"_esm": together("js"), "_css": together("css")}
-    # anywidget identifies the style sheet of a widget by the class name.
+    # anywidget identifies a widget's style sheet by the class name.
     return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **parts})
 
 
@@ -68,7 +68,7 @@ class LiveView:
     A subclass defines ``_script``, and a method ``_on_NAME(content, buffers)`` for each request
     NAME of that script. Work runs in lanes: new work in a lane cancels the previous work in it.
     Data from the service is never widget state; it is sent to the browser as messages. A subclass
-    calls ``__init__`` last, because `end` may be called from then on.
+    calls this ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
@@ -100,7 +100,7 @@ class LiveView:
         # style hides the next output, which says "model not found".
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made = dict(bundle)  # its HTML already comes from `html.bundle`
+        made = dict(bundle)  # `html.bundle` has already wrapped its HTML
         made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
         if self._is_displayed:
             output.replace(made, display_id=self._id)
@@ -148,11 +148,11 @@ class LiveView:
             self._widget.send(dict(message), list(buffers))
 
     def _about(self, lane: str) -> Mapping[str, Any]:
-        """Return additional items for the message that reports the end of work in a lane."""
+        """Return additional items for the message that reports the end of a lane's work."""
         return {}
 
     def _tell_error(self, lane: str, error: BaseException) -> None:
-        """Report to the browser the error that ended a lane's work; called in the work's thread."""
+        """Report the error that ended a lane's work to the browser; called in the work's thread."""
         text: str | None = str(error)
         if isinstance(error, CancelledError):
             text = self._cancelled.get(lane)
@@ -163,7 +163,7 @@ class LiveView:
             self._send({**told, **self._about(lane)})
 
     def _tell_end(self, lane: str) -> None:
-        """Report to the browser that the work of a lane has ended."""
+        """Report the end of a lane's work to the browser."""
         self._send({"kind": "idle", "lane": lane, **self._about(lane)})
 
     # -- work in threads --------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class LiveView:
 
 
 class Told(Flusher):
-    """A progress listener that reports the progress of a lane to the browser."""
+    """A progress listener that reports a lane's progress to the browser."""
 
     def __init__(
         self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], lane: str = ""
@@ -234,4 +234,4 @@ class Told(Flusher):
         self._send(told)
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
-        pass  # the result of the work is sent in a separate message
+        pass  # a separate message sends the result

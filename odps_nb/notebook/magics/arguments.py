@@ -1,4 +1,4 @@
-"""Declares subcommands and their arguments, and parses command lines; raises one-line errors."""
+"""Declares subcommands and their arguments, and parses command lines, raising one-line errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Command:
     takes_text: bool = False
     """Whether the text may be on the line, after the options, instead of in the cell."""
     lines: tuple[list[str], ...] = ()
-    """Arguments with which a command that requires a cell also works on one line."""
+    """Arguments with which a command that otherwise requires a cell works on one line."""
 
     @property
     def summary(self) -> str:
@@ -135,7 +135,7 @@ def split_line(line: str) -> list[str]:
 
 
 def without_end(line: str) -> tuple[str, bool]:
-    """Strip a trailing ``# comment`` and ``;`` from a line; also return whether there was a ``;``.
+    """Strip a trailing ``# comment`` and ``;`` from a line; return it and whether it had a ``;``.
 
     >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
     ('orders -w \\'a = "#1"\\' -q', True)
@@ -151,7 +151,7 @@ def without_end(line: str) -> tuple[str, bool]:
 
 
 def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
-    """Split a line into the options of a command and the text after them."""
+    """Split a line into a command's options and the text after them."""
     known = parser_of(command)._option_string_actions
     words: list[str] = []
     place = 0
@@ -172,7 +172,7 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
 
 
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
-    """Parse the words of one subcommand; raises a one-line ``UsageError``.
+    """Parse the words of one subcommand, or raise a one-line ``UsageError``.
 
     Error messages never repeat unrecognised values in full, because one might be a key.
     """
@@ -234,7 +234,7 @@ def parse_columns(text: str | None) -> list[str] | None:
 
 
 def parse_partition(text: str | None) -> PartitionSpec | None:
-    """Parse ``-p key=value[,key=value]`` of a command that accepts one partition."""
+    """Parse ``-p key=value[,key=value]`` for a command that accepts one partition."""
     try:
         return PartitionSpec.of(text) if text else None
     except ArgumentError as error:

@@ -1,4 +1,4 @@
-"""The table of ``%odps`` subcommands, and those not in `reading`, `looking` or `spark_sql`."""
+"""All ``%odps`` subcommands, with those not defined in `reading`, `looking` or `spark_sql`."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, args.project, args.schema, args.timezone, args.root)
     if args.target == "local" and context.is_alive(origin):
-        connection = context.connection  # the same cell run again keeps its tables
+        connection = context.connection  # running the same cell again keeps its tables
     else:
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user also has it in a variable
+        context.owned = False  # the user's variable holds it, too
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -169,7 +169,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return a filter on the media type detected from a blob's bytes; one request per blob."""
+    """Return a filter on the media type detected in a blob's bytes; costs one request per blob."""
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance

@@ -28,10 +28,10 @@ MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 Lookup = Callable[[str, str], Sequence[str]]
-"""Returns the ``"tables"`` (table ``""``), or the ``"columns"`` or ``"partitions"`` of a table."""
+"""Returns ``"tables"`` (for the table ``""``), or a table's ``"columns"`` or ``"partitions"``."""
 _Key = tuple[str, str]
 
-# Matches "%odps read ord", also after an assignment and on the first line of a cell.
+# Matches "%odps read ord", even after an assignment or on the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
 _WORD = re.compile(r"[^\s,(]*$")
 _FILTER = re.compile(r"""(?:-w|--where)[\s=]+(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$""")
@@ -55,7 +55,7 @@ class Candidates:
 class Known:
     """The names that can be completed; the callables are called only when needed.
 
-    ``tables_of`` returns the table names of the connection in a variable.
+    ``tables_of`` returns the table names of the connection that a variable holds.
     """
 
     commands: Mapping[str, Command]
@@ -66,7 +66,7 @@ class Known:
 
 
 def complete(before: str, known: Known, after: str = "") -> Candidates | None:
-    """Return completions between ``before`` and ``after``; ``None`` outside ``%odps``."""
+    """Return completions for a cursor between ``before`` and ``after``; ``None`` if none apply."""
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:
@@ -141,7 +141,7 @@ def _table_of(command: Command | None, args: Sequence[str]) -> str | None:
 
 
 def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | None:
-    """Complete in the body of a cell: column names of a filter, or names in a SQL query."""
+    """Complete in a cell's body: column names in a filter, or any names in a SQL query."""
     words, names = rest.split(), known.names
     match = _WORD.search(body)
     fragment = match[0] if match else ""
@@ -157,7 +157,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
     # in "select am… from orders" the table comes after the cursor
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # a column of an alias
+    if "." in fragment:  # a column of an aliased table
         return _among(fragment.rpartition(".")[2], columns)
     return _among(fragment, [*columns, *names("tables", "")])
 
@@ -174,7 +174,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
     """Return an IPython matcher (API 2) that passes the text around the cursor to ``ask``."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
-    @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # IPython's own
+    @context_matcher(identifier="odps_nb")  # type: ignore[untyped-decorator]  # untyped
     def odps_matcher(context: Any) -> dict[str, Any]:
         lines = context.full_text.split("\n")
         before, after = lines[: context.cursor_line + 1], lines[context.cursor_line + 1 :]
@@ -193,11 +193,11 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
             "ordered": True,
         }
 
-    return odps_matcher  # type: ignore[no-any-return]  # IPython ships no types we use
+    return odps_matcher  # type: ignore[no-any-return]  # untyped in IPython
 
 
 class NameCache:
-    """Cache of table, column and partition names; refreshes entries older than ``ttl`` seconds."""
+    """A cache of table, column and partition names; refreshes those older than ``ttl`` seconds."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class NameCache:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Reset the thread after a fork, which it does not survive; the next lookup starts one."""
+        """Reset the thread, which does not survive a fork; the next lookup starts a new one."""
         self._answered = threading.Condition()
         self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None

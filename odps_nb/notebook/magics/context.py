@@ -31,7 +31,7 @@ PATIENCE = 0.6
 class Context:
     """Connection, variables and output of the magics in one kernel.
 
-    Owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
+    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
     close the connection when another replaces it. ``cache``: the names for completion and the
     sidebar; ``None`` until there is a connection.
     """
@@ -51,7 +51,7 @@ class Context:
 
     @property
     def connection(self) -> Connection:
-        """The connection of ``%odps connect``; without one, a new one from the environment."""
+        """The connection of ``%odps connect``, or else one opened from the environment."""
         if self._connection is None:
             self.use(_from_settings(), owned=True)
         assert self._connection is not None  # set by use()
@@ -77,7 +77,7 @@ class Context:
         return True
 
     def suggest_table(self, error: NotFoundError, name: str) -> None:
-        """Add the most similar table name to the hint, if the cache holds one."""
+        """Add the most similar cached table name, if any, to the error's hint."""
         if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
             near = suggest(name, self.names("tables", "")).removeprefix("; ")
             error.hint = " ".join(part for part in (near, error.hint) if part) or None
@@ -97,7 +97,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of the connection in a variable; ``None`` if there is none."""
+        """Return the table names of a variable's connection; ``None`` if it holds no connection."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)
@@ -141,7 +141,7 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables, local ones first, without those of IPython (``open``, …)."""
+        """The user's variables, local ones first, without IPython's own (``open``, …)."""
         theirs, known = self.shell.user_ns_hidden, vars(builtins)
         return {
             name: value
@@ -212,7 +212,7 @@ class Context:
 
 
 def _from_settings() -> Connection:
-    """Connect with the settings of the environment and the profile file."""
+    """Connect with the settings from the environment and the profile file."""
     import odps_nb
 
     try:

@@ -24,7 +24,7 @@ from odps_nb.errors import CancelledError, NotFoundError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import (
     completion,
-    sidebar,  # noqa: F401  JupyterLab asks for it by its name
+    sidebar,  # noqa: F401  JupyterLab's sidebar calls it by name
 )
 from odps_nb.notebook.magics.arguments import (
     Command,
@@ -121,7 +121,7 @@ class OdpsMagics(Magics):
         after = more[0] if more else ""
         if name == "help":
             name, after = after.split()[0], "--help"
-        refuse_keys(line[len(bare) :].split())  # keys in a comment are refused, too
+        refuse_keys(line[len(bare) :].split())  # refuse keys even in a comment
         command = COMMANDS.get(name)
         if command is None:
             refuse_keys(after.split())
@@ -238,7 +238,7 @@ def _help_line(lines: list[str]) -> list[str]:
 
 
 class _Assigned(MagicAssign):
-    """Edits ``name = %odps …`` before IPython transforms it into a call.
+    """A transformer that edits ``name = %odps …`` before IPython turns it into a call.
 
     ``c = %odps connect`` returns the connection; without an assignment only a note is displayed. A
     trailing semicolon does not suppress an assigned value.
@@ -250,7 +250,7 @@ class _Assigned(MagicAssign):
     def find(cls, tokens_by_line: Any) -> Any:
         """Find the first assignment that needs an edit; text in quotes never matches."""
         for tokens in tokens_by_line:
-            found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # IPython's own
+            found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # untyped in IPython
             if found is None:
                 continue
             line = next(one.line for one in tokens if one.start[0] == found.start_line + 1)

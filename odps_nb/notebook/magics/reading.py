@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from odps_nb.wire.control import SqlCost
 
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
-_TEXT = 32  # assumed bytes of a value of variable width, such as a string
+_TEXT = 32  # assumed bytes of a variable-width value, such as a string
 
 # Options for the dtypes of a DataFrame.
 _DTYPES = together(
@@ -53,7 +53,7 @@ _DTYPES = together(
     ),
     argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
 )
-# Options for text that is not UTF-8 and for the padding of CHAR.
+# Options for text that is not UTF-8 and for CHAR padding.
 _TEXTS = together(
     argument(
         "--text",
@@ -88,7 +88,7 @@ def cancels(cancel: Callable[[], None]) -> Iterator[None]:
 
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
-    """Return the filter from ``-w`` or the cell, with ``:name`` replaced by variables' values."""
+    """Return the filter from ``-w`` or the cell, with each ``:name`` replaced by its value."""
     body = cell.strip() if cell else ""
     if where and body:
         raise UsageError("write the filter in -w or in the cell, not in both")
@@ -99,7 +99,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Replace ``:name`` and ``{name}`` in a text by variables, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a text by their values, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -228,7 +228,7 @@ def _finish(
     *,
     done: str = "",
 ) -> Any:
-    """Convert a scan or SQL result to the result type, now or in the background.
+    """Convert a scan or SQL result to the requested type, now or in the background.
 
     ``total`` returns the total row count; ``done`` is the note for a result without columns.
     """
@@ -275,7 +275,7 @@ def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
-    """Raise a one-line error if one of these options is given."""
+    """Raise a one-line error if one of these options is set."""
     for name in names:
         if getattr(args, name, None):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
@@ -298,7 +298,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
 
 
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
-    """Return the bytes of all rows of the chosen columns, and ``"about"`` or ``"roughly"``."""
+    """Return the chosen columns' size in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
     if rows is None or not session.selects:  # the service estimates all columns
         return whole, "about"
@@ -309,7 +309,7 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
 
 
 def _plan(scan: Scan, name: str) -> Listing:
-    """Return the plan of a read: opens the read session and reads no rows."""
+    """Return a read's plan; opens the read session, but reads no rows."""
     session = scan._opened()
     rows = "unknown until read (filter)" if scan.row_count is None else f"{scan.row_count:,}"
     size, word = bytes_of(session)
@@ -324,7 +324,7 @@ def _plan(scan: Scan, name: str) -> Listing:
 
 
 def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
-    """Return ``first 5 of 1,000 rows`` if a limit omitted rows or may have; otherwise ``""``."""
+    """Return ``first 5 of 1,000 rows`` if a limit omitted rows or may have done so, else ``""``."""
     rows = value.shape[0]
     if limit is None or rows < limit:
         return ""

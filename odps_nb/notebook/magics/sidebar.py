@@ -1,8 +1,8 @@
 """Serves the JupyterLab sidebar with projects, schemas, tables and columns as JSON values.
 
 The sidebar (``labextensions/`` of the repository) makes the kernel evaluate `answer` as a user
-expression, which executes no cell and defines no names. It uses the connection of the magics and
-never opens one. It shares the table name cache with tab completion.
+expression, which executes no cell and defines no names. It uses the magics' connection, never
+opens one itself, and shares the table name cache with tab completion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_TEXT = 300
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
-    """Return the result of `children`, or ``problem`` lines; ``waiting``: not yet connected.
+    """Return the result of `children`, ``problem`` lines, or ``waiting`` if not yet connected.
 
     ``fresh``: request names from the service even if they are in the cache.
     """
@@ -44,7 +44,7 @@ def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
             found = children(context.connection, names, kind, path, fresh=fresh)
         except OdpsNbError as error:
             found = {"problem": error_lines(error), "waiting": False}
-    return JSON(found)  # type: ignore[no-untyped-call]  # IPython's own
+    return JSON(found)  # type: ignore[no-untyped-call]  # untyped in IPython
 
 
 def children(
@@ -70,7 +70,7 @@ def children(
 
 
 def _projects(connection: Connection) -> dict[str, Any]:
-    """Return the visible projects, that of the connection first."""
+    """Return the visible projects, the connection's own first."""
     own = connection.profile.project
     try:
         others = [name for name in connection.projects() if name != own]
@@ -137,5 +137,5 @@ def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, 
 
 
 def _is_refused(error: ServiceError) -> bool:
-    """Whether the service refuses this list to this key (and is not just busy or broken)."""
+    """Whether the service denies this list to the access key (and is not just busy or broken)."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 429

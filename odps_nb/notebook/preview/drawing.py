@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 _CELL: Final = 60
 _LINE: Final = 400
 _HEADING: Final = 25  # pixels
-# formats that parsers encode
+# first bytes of the formats that parsers encode
 _MADE: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
@@ -40,9 +40,9 @@ class Excerpt:
     """The first bytes of a blob."""
 
     data: bytes
-    whole: bool  #: Whether these are all bytes.
+    whole: bool  #: Whether these are all the bytes.
     size: int | None = None  #: Size of the whole blob, if known.
-    verified: bool = False  #: Whether these are all bytes and match their checksums.
+    verified: bool = False  #: Whether these are all the bytes and match their checksums.
     room: int = 0  #: Maximum original bytes to embed in the page.
 
     def __repr__(self) -> str:
@@ -54,10 +54,10 @@ class Drawing:
     """A drawn preview."""
 
     html: Html
-    facts: tuple[str, ...] = ()  #: For the caption: ``480 × 360``.
+    facts: tuple[str, ...] = ()  #: Items for the caption, such as ``480 × 360``.
     note: str = ""  #: One line below the caption.
     picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
-    player: str = ""  #: ``data:`` URL of the sound or film, likewise.
+    player: str = ""  #: ``data:`` URL of the sound or film, for the same views.
 
 
 def framed(content: str, size: Size) -> Html:
@@ -97,7 +97,7 @@ def pictured(
     note: str = "",
     backdrop: bool = True,
 ) -> Drawing:
-    """Draw a picture, given as a ``data:`` URL, centred in a box."""
+    """Draw the picture of a ``data:`` URL, centred in a box."""
     # an SVG may not specify a size
     height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
     style = f"max-width:100%;{height}:{size.height}px"
@@ -121,7 +121,7 @@ def text_box(content: str, size: Size, *, label: str, wrap: bool = True) -> Html
 
 
 def source_box(text: str, size: Size, *, label: str) -> Html:
-    """Return the first lines in a scrollable box."""
+    """Return a text's first lines in a scrollable box."""
     lines = text.splitlines()[: size.lines]
     return text_box("\n".join(shorten(line, _LINE) for line in lines), size, label=label)
 
@@ -139,7 +139,7 @@ def card(title: str, rows: Iterable[str], size: Size) -> Html:
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
-    """Return the result of ``draw``, below a line of ``words`` (the first in bold), if any."""
+    """Return the result of ``draw``, below a line of ``words``, if any, the first in bold."""
     if not words:
         return draw(size)
     line = element(

@@ -16,7 +16,7 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.parsing.encodings import decode, detect
 from odps_nb.parsing.values import UnshowableError
 
-#: Maximum bytes used for recognition; every preview may read as many.
+#: Maximum bytes used for recognition; every preview may read this many.
 HEAD: Final = 64 * 1024
 MIB: Final = 1024 * 1024
 #: Media type of unknown bytes.
@@ -33,10 +33,10 @@ LAST: Final = 300  #: the fallback
 class Format:
     """A file format: its names, and the bytes that identify it."""
 
-    mime: str  #: Our media type; only such constants are used in ``data:`` URLs.
+    mime: str  #: Media type; ``data:`` URLs use only such constants.
     label: str  #: Display name: ``PNG``, ``CSV``, ….
     _: KW_ONLY
-    aliases: tuple[str, ...] = ()  #: Other media types in use for the format.
+    aliases: tuple[str, ...] = ()  #: Other media types used for the format.
     starts: tuple[bytes, ...] = ()  #: First bytes that identify the format; see `Kind.recognise`.
     brands: tuple[bytes, ...] = ()  #: Brands of an ISO base media file that identify the format.
     limit: int = 0  #: Maximum bytes to read, if more than `Kind.limit`.
@@ -50,7 +50,7 @@ class Head:
     """The first bytes of a blob, from which kinds recognise its format."""
 
     data: bytes  #: At most `HEAD` bytes.
-    whole: bool  #: Whether these are all bytes of the blob.
+    whole: bool  #: Whether these are all the blob's bytes.
     text: str = ""  #: The bytes decoded as text; empty if they are not text.
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
@@ -60,7 +60,7 @@ class Head:
     def of(
         cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
     ) -> Head:
-        """Decode the bytes if they are text; look for a brand among ``brands``.
+        """Create a head: decode the bytes if they are text, and find a brand from ``brands``.
 
         With ``guess``, guess the encoding if none is stated and the bytes are not UTF-8.
         """
@@ -149,7 +149,7 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
 def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
     """Return the value of a JSON text, or ``None`` if the text is not JSON.
 
-    Numbers stay strings unless ``number`` converts them, so that long numbers cost no time.
+    Numbers stay strings unless ``number`` converts them, because converting long numbers is slow.
     """
     try:
         return json.loads(text, parse_int=number, parse_float=number)

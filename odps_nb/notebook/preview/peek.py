@@ -38,7 +38,7 @@ class BlobLike(Protocol):
 
     @property
     def file_name(self) -> str | None:
-        """File name that the uploader gave; may cost a request."""
+        """File name that the uploader declared; may cost a request."""
 
     def open(self) -> BlobFileLike:
         """Return the blob as a file; the caller closes it."""
@@ -92,7 +92,7 @@ def _look(blob: BlobLike, file: BlobFileLike) -> tuple[Format, bytes, int | None
 
 
 def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:
-    """Extend ``head`` from the file to ``count`` bytes; a longer ``head`` is returned whole."""
+    """Extend ``head`` from the file to ``count`` bytes; returns a longer ``head`` unchanged."""
     parts = [head]
     count -= len(head)
     while count > 0:

@@ -19,9 +19,9 @@ from typing import Final
 
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
 
-#: Entry point group for kinds of other packages.
+#: Entry point group for other packages' kinds.
 GROUP: Final = "odps_nb.preview_kinds"
-# by name, because its modules import this one
+# a name instead of an import, because the package's modules import this one
 _PACKAGE: Final = "odps_nb.notebook.preview.kinds"
 
 _log = logging.getLogger("odps_nb")
@@ -65,7 +65,7 @@ class Kinds:
             try:
                 if found := kind.match(head):
                     return found
-            except Exception as error:  # noqa: BLE001  # kinds of other packages may raise anything
+            except Exception as error:  # noqa: BLE001  # other packages' kinds may raise anything
                 _log.warning("the preview kind %r failed to recognise a blob: %s", kind.name, error)
         raise AssertionError("the kind 'binary' matches everything")
 
@@ -124,8 +124,8 @@ def differs(declared: str | None, format: Format) -> bool:
     It does if the declared format has identifying bytes that are missing (``image/png`` for HTML),
     if it declares text for bytes that are not text, if it hides a page that browsers execute, or if
     it is unknown here and of another family (``image/…``) than the detected format. Parameters
-    (``; charset=…``), case, aliases and generic labels are no contradiction, nor are other text
-    types or the container of a format (``.docx`` and ZIP).
+    (``; charset=…``), case, aliases and generic labels do not contradict it, nor do other text
+    types or the format's container (``.docx`` and ZIP).
     """
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:
@@ -139,7 +139,7 @@ def differs(declared: str | None, format: Format) -> bool:
         if label == other.mime or label in other.aliases
     ]
     if any(format.mime in other.aliases for _, other in named):
-        return False  # the declared container of the format
+        return False  # the format's container is declared
     if label.startswith("text/") or any(is_text for is_text, _ in named):
         if format.encoding:
             return format.mime in _ACTIVE and label not in _HARMLESS

@@ -12,7 +12,7 @@ ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: GUID in its header if one of its streams is video (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
-_LONGEST: Final = 400  # maximum characters of a text in a parser's result
+_LONGEST: Final = 400  # maximum characters per text in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
@@ -72,7 +72,7 @@ def answer(
     """Return a parser's result for `parsing.draw_parsed`; truncates long texts.
 
     The picture is drawn if present, else the table of ``head`` and ``rows``, else ``lines``; table
-    and lines are below the texts of ``heading``.
+    and lines are drawn below the ``heading`` texts.
     """
     texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
     found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}

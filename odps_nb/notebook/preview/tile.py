@@ -50,8 +50,8 @@ _CAPTION: Final = 4096  # characters
 class Tile:
     """A drawn blob with its caption: ``html`` is the whole tile, ``text`` a one-line summary.
 
-    ``declared`` is the media type declared by the uploader, ``size`` the size of the blob in bytes,
-    ``space`` the space for the tile.
+    ``declared`` is the media type declared by the uploader, ``size`` the blob's size in bytes,
+    ``space`` the space available.
     """
 
     name: str
@@ -150,7 +150,7 @@ def tile(
     size
         Space for the preview.
     fallback_name
-        Name to show if the uploader gave none.
+        Name to show if the uploader declared none.
     row
         Label of the blob's row.
     keep
@@ -161,7 +161,7 @@ def tile(
         Maximum characters of markup; beyond it, the tile shows a hex dump of the head and a note.
     """
     try:
-        # embedded bytes take four characters for three bytes, plus the caption
+        # three embedded bytes take four characters; the caption also needs space
         room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
         format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
         stated, declared = blob.file_name, blob.mime_type
@@ -222,8 +222,8 @@ def _draw(
         note = reason_to_show(error)
     except (LimitExceededError, ConfigError) as error:
         note = str(error)
-    except Exception as error:  # noqa: BLE001 - decoders of other projects may raise
-        # anything for malicious bytes; show the reason, and draw the other tiles
+    except Exception as error:  # noqa: BLE001 - third-party decoders may raise
+        # anything for malicious bytes; show the reason, and continue with the other tiles
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)

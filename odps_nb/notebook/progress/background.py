@@ -1,4 +1,4 @@
-"""Runs an operation in the background (``--bg``) and returns a handle like a future."""
+"""Runs an operation in the background (``--bg``) and returns a future-like handle."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from odps_nb.errors import CancelledError, StateError
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-# The main thread polls at short intervals, so that an interrupt is handled promptly.
+# Seconds between the main thread's polls: short, so that an interrupt is handled promptly.
 _POLL = 0.1
 
 
 class BackgroundResult:
-    """A handle for ``work`` running in a thread; the result can be waited for or awaited.
+    """A handle for ``work`` running in a thread; call `result` or ``await`` the handle.
 
     ``cancel`` makes ``work`` raise `CancelledError` soon; it may be called from any thread.
     """
@@ -70,7 +70,7 @@ class BackgroundResult:
                 return self._future.result()
             self._home.require(self._title)
             if self._stopping.is_set():
-                self._cancel()  # again: the work may not have been able to react to the first call
+                self._cancel()  # again: the work may have missed the first call
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
                     f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"

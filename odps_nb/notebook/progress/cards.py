@@ -28,7 +28,7 @@ _GRID = (
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
-    """Return a snapshot as escaped HTML without scripts (about 1 KB for a final one)."""
+    """Return a snapshot as escaped HTML without scripts (about 1 KB for a final snapshot)."""
     accent = _ACCENT.get(snapshot.phase, _RUNNING)
     name, state = f"{snapshot.operation} {snapshot.title}", words.ending(snapshot)
     parts = [f"<div><b>{escape(name)}</b> · {escape(state)}</div>", _main_bar(snapshot, accent)]
@@ -57,7 +57,7 @@ def card_text(snapshot: ProgressSnapshot) -> str:
 def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
     share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
     if not share and snapshot.phase.is_final:
-        return ""  # ended before the share was known: an empty bar would claim 0 %
+        return ""  # the share never became known: an empty bar would claim 0 %
     label = f"{snapshot.operation} {snapshot.title}"
     return _bar(share or None, label, accent, height=10, elapsed=snapshot.elapsed)
 
@@ -65,9 +65,9 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
     """Return a progress bar; a share of 0 is drawn as a small amount, never as an empty bar.
 
-    Without a share, a block is positioned by ``elapsed`` and moves with each redraw, because a
-    ``<progress>`` without a value stays animated even after the kernel is gone. One with a value is
-    invisible (for screen readers only), because its track is white on dark pages.
+    Without a share, a block moves with ``elapsed`` at each redraw: a ``<progress>`` without a value
+    would stay animated even after the kernel is gone. A ``<progress>`` with a value is hidden (for
+    screen readers only), because its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"
@@ -84,7 +84,7 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
-    """Return the details of a running card; not folded, since each redraw would fold them again."""
+    """Return a running card's details, unfolded because each redraw would fold them again."""
     parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [
@@ -108,7 +108,7 @@ def _file(one: ItemProgress, accent: str) -> str:
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the details of a final card: numbers, then folded ids and events."""
+    """Return a final card's details: numbers, then folded ids and events."""
     summary = []
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
@@ -125,7 +125,7 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def _groups(splits: Sequence[SplitProgress]) -> list[tuple[str, float | None]]:
-    """Return at most `MAX_BARS` bars (label, share); adjacent splits share a bar if needed."""
+    """Return at most `MAX_BARS` bars as (label, share); adjacent splits share a bar if needed."""
     if len(splits) <= MAX_BARS:
         return [(split.label, _share([split])) for split in splits]
     edges = [len(splits) * i // MAX_BARS for i in range(MAX_BARS + 1)]
@@ -181,20 +181,20 @@ class CardListener(Flusher):
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
         if self._lasts and self._placed:
-            self._draw(snapshot)  # also if the operation never started
+            self._draw(snapshot)  # even if the operation never started
             self._draw_again(snapshot)
         if self._button is not None:
             self._button.remove()
 
     def _draw_again(self, snapshot: ProgressSnapshot) -> None:
-        """Draw the final card again at the end of a cell.
+        """Draw the final card again at the end of the cell.
 
         Programs that execute notebooks only receive messages sent while a cell runs.
         """
         registered: list[Callable[[], None]] = []
 
         def once(_: BaseException | None) -> None:
-            for remove in registered:  # a cell in another thread may end before it is registered
+            for remove in registered:  # empty if a cell in another thread ends first
                 remove()
             self._draw(snapshot)
 

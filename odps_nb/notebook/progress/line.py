@@ -48,7 +48,7 @@ class LineListener(Flusher):
         told += [f"{visible(one.name)[:40]} {words.sent(one)}" for one in snapshot.moving[:1]]
         bar.set_postfix_str(", ".join(told), refresh=False)
         bar.refresh()
-        bar.last_print_t = now  # before `start_t`, tqdm would print no line end
+        bar.last_print_t = now  # if earlier than `start_t`, tqdm prints no line end
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
         self._draw(snapshot)

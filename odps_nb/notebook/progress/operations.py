@@ -1,4 +1,4 @@
-"""Operations: settings, the list for ``%odps status``, and the thread that displays progress."""
+"""Operations: settings, the list for ``%odps status``, and threads that display progress."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def current_options() -> Options:
 
 
 def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-    """Add an operation to the list of the magics, if they are loaded."""
+    """Add an operation to the magics' list, if the magics are loaded."""
     magics = loaded_magics()
     if magics is not None:
         magics.operations.add(tracker, cancel=cancel)
@@ -80,10 +80,10 @@ class Operations:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        self._kept.clear()  # the operations belong to the parent process
+        self._kept.clear()  # they are the parent process's operations
 
     def add(self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-        """Add an operation; drop the oldest beyond `MAX_OPERATIONS`."""
+        """Add an operation, and drop the oldest beyond `MAX_OPERATIONS`."""
         number = next(self._numbers)
         self._kept.append(Operation(number=number, tracker=tracker, cancel=cancel))
 
@@ -113,8 +113,8 @@ def _facts(tracker: ProgressTracker) -> tuple[str, ...]:
 class Flusher(ABC):
     """A progress listener that draws one operation; subclasses implement the drawing.
 
-    It draws after ``delay`` seconds, then at the rate in ``options`` (default: ``%config
-    OdpsMagics``). ``on_cancel`` cancels the operation for ``%odps cancel``.
+    It first draws after ``delay`` seconds, then at the rate in ``options`` (default: ``%config
+    OdpsMagics``). ``%odps cancel`` calls ``on_cancel``.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Flusher(ABC):
         if self._thread is None or not self._home.is_here:
             return  # in a forked child: the parent draws
         self._stopped.set()
-        # After an interrupt while joining, the thread still draws the final state.
+        # Even if an interrupt ends the join, the thread still draws the final state.
         self._thread.join()
 
     def _run(self, tracker: ProgressTracker) -> None:

@@ -92,7 +92,7 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the start time and the time of drawing, which dates a card whose kernel is gone."""
+    """Return the start and drawing times; the latter dates a card whose kernel is gone."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)
@@ -122,7 +122,7 @@ def _round(rate: float) -> int:
 
 
 def what_was_done(sql: str) -> str:
-    """Describe the effect of the last SQL statement, which returns no rows, e.g. ``table created``.
+    """Describe the effect of SQL whose last statement returns no rows, e.g. ``table created``.
 
     >>> what_was_done("set a=b; create table if not exists t (id bigint);")
     'table created'

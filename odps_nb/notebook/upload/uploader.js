@@ -13,7 +13,7 @@ function render({ model, el }) {
   let files = [];
   let lines = [];
   let run = 0;
-  let came = []; // bytes sent to the kernel, by file
+  let came = []; // bytes sent to the kernel for each file
   let running = false;
   let queue = Promise.resolve();
 

@@ -1,7 +1,7 @@
 """`Uploader`: the file picker of ``table.upload()``.
 
 The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time,
-which bounds the memory on both sides. A thread then writes all files in one commit. The saved
+to bound memory use on both sides. A thread then writes all files in one commit. The saved
 notebook keeps a card with a summary. File names from the browser are untrusted text and are never
 used as local paths.
 """
@@ -74,9 +74,9 @@ class Wanted:
 
 
 class PickedFiles:
-    """The files of one upload, received in chunks, each once and in order.
+    """The files of one upload, whose chunks arrive once each and in order.
 
-    Iteration yields them like the files of a folder; `close` removes them.
+    Iteration yields the files like those of a folder; `close` removes them.
     """
 
     def __init__(self, announced: Sequence[Announced]) -> None:
@@ -134,7 +134,7 @@ class PickedFiles:
         for number, one in enumerate(self.announced):
             file = self._path(number)
             os.utime(file, ns=(one.modified, one.modified))
-            modified = file.stat().st_mtime_ns  # in the resolution of this file system
+            modified = file.stat().st_mtime_ns  # at this file system's resolution
             yield FolderFile(file=file, path=one.name, size=one.size, modified=modified)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class Uploader(LiveView):
         self._create, self._accept = create, accept
         self._shown = self._writing = False
         self._picked: PickedFiles | None = None
-        self._number = 0  # number of the upload, to recognise chunks of an earlier one
+        self._number = 0  # upload number, to recognise chunks of an earlier upload
         self._pieces: Iterator[Wanted] = iter(())
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
@@ -188,7 +188,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # another cell may display it
+        self._is_displayed = False  # show it anew, perhaps in another cell
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)
@@ -213,7 +213,7 @@ class Uploader(LiveView):
         self._send({"kind": "ready", "said": said})
 
     def _on_upload(self, content: Mapping[str, Any], _: object) -> None:
-        if self._writing:  # requested by another view of the same picker
+        if self._writing:  # another view of this picker started a write
             told = {"state": "failed", "lines": ["this picker is already writing an upload"]}
             self._send({"kind": "problem", "run": content["run"], **told})
             return
@@ -232,7 +232,7 @@ class Uploader(LiveView):
             self._send({"kind": "want", **wanted})
 
     def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
-        """Return the files to which a message belongs; ``None`` if it is of an earlier upload."""
+        """Return the files that a message concerns; ``None`` if it is from an earlier upload."""
         if self._writing or self._picked is None or content["run"] != self._number:
             return None
         return self._picked
@@ -293,7 +293,7 @@ class Uploader(LiveView):
         self._send({"kind": "problem", "state": state, "lines": lines})
 
     def _tell_end(self, lane: str) -> None:
-        pass  # "done" or "problem" reports it
+        pass  # the "done" or "problem" message reports it
 
     def _forget(self) -> None:
         picked, self._picked, self._pieces = self._picked, None, iter(())
@@ -306,7 +306,7 @@ def _said(receipt: Receipt) -> str:
 
 
 def _card(table: TableName, receipt: Receipt | None, names: Sequence[str]) -> dict[str, str]:
-    """Return the card that is saved in the notebook, as HTML without scripts and as text."""
+    """Return the card saved in the notebook, as HTML without scripts and as text."""
     title = f"upload to {table}"
     said = _NOTHING if receipt is None else _said(receipt)
     parts: list[object] = [element("div", element("b", title)), element("div", said)]

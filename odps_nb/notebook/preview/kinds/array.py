@@ -12,7 +12,7 @@ from odps_nb.notebook.preview.parsing import draw_parsed
 _START: Final = b"\x93NUMPY"
 _NPY = Format("application/x-npy", "NumPy", aliases=("application/x-numpy",))
 _DRAWN: Final = 8 * MIB
-# headers of RGB or RGBA arrays with 8 bits, and of 2-D arrays with 8 bits or booleans
+# headers of 8-bit RGB or RGBA arrays, and of 2-D arrays of 8-bit values or booleans
 _PICTURE: Final = re.compile(
     rb"(?=.*'descr': '\|[ub]1')(?=.*'fortran_order': False)"
     rb".*'shape': \((\d{2,5}), (\d{2,5})(?:, [34])?\)"

@@ -17,7 +17,7 @@ _STREAM = Format("application/vnd.apache.arrow.stream", "Arrow stream")
 
 
 def _recognise(head: Head) -> Format | None:
-    """Recognise a stream: continuation marker, length of the schema message, flatbuffer offset."""
+    """Recognise a stream by its continuation marker, schema length and flatbuffer offset."""
     if len(head.data) < 12 or not head.data.startswith(b"\xff\xff\xff\xff"):
         return None
     length, root = struct.unpack_from("<iI", head.data, 4)

@@ -91,7 +91,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _behind_tag(data: bytes) -> int:
-    """Return the offset of the sound after an ID3 tag, whose length has 7 bits in each byte."""
+    """Return the sound's offset after an ID3 tag, whose length field uses 7 bits of each byte."""
     length = 0
     for byte in data[6:10]:
         length = length << 7 | byte & 0x7F
@@ -100,7 +100,7 @@ def _behind_tag(data: bytes) -> int:
 
 
 def _has_sound_alone(data: bytes) -> bool:
-    """Whether the index of an MP4 file is in the first bytes and lists only audio tracks."""
+    """Whether an MP4 file's index is in the first bytes and lists audio tracks but no video."""
     for name, begin, end in boxes(data):
         if name == b"moov":
             index = data[begin:end]
@@ -152,7 +152,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             wave = _waveform(parsed.data, size)
         except (UnshowableError, MissingDependencyError) as error:
             note = reason_to_show(error)
-            # otherwise a player would stay silent
+            # with other errors, a player would stay silent
             may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
@@ -259,7 +259,7 @@ def _length_in_index(data: bytes) -> float | None:
     at = data.find(b"mvhd") + 4
     if at < 4 or len(data) < at + 32:
         return None
-    # version, then times of 4 bytes each, or of 8 bytes, as the duration
+    # after the version: two times, the unit, the duration; times and duration have 4 or 8 bytes
     units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
     return length / units if units else None
 

@@ -9,7 +9,7 @@ from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
 _BINARY = Format(UNKNOWN, "binary")
-# compound files of old Microsoft programs, identified by the names of their streams
+# compound files of old Microsoft programs, identified by their stream names
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS: Final = {
     "WordDocument": Format("application/msword", "Word 97"),
@@ -47,7 +47,7 @@ _FORMATS = (
         starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
 )
-# formats with signatures beyond the start: alternatives, each a set of signatures by offset
+# formats with a signature that is not only at the start: alternatives, each {offset: bytes}
 _MARKED: Final = (
     (
         Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),

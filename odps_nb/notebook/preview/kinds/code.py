@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-The language is recognised by typical beginnings of lines; a text with too few is plain text.
+The language is recognised by typical line beginnings; a text with too few of them is plain text.
 """
 
 from __future__ import annotations
@@ -91,23 +91,23 @@ _LANGUAGES: Final = (
 )
 _C: Final = _LANGUAGES[-1][0]
 _C_PLUS_PLUS: Final = _language("text/x-c++", "C++", "text/x-c++src", *_C.aliases[:2], _C.mime)
-# words outside comments that C does not have
+# words, outside comments, that are C++ but not C
 _NOT_C: Final = re.compile(
     r"^\s*(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
     r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
     re.MULTILINE,
 )
-# reStructuredText (directive, target or role), which also matches patterns of Markdown
+# a reStructuredText directive, target or role: such text would match Markdown patterns, too
 _RST: Final = re.compile(
     r"^\s{0,8}\.\. (?:[\w:-]+::|_[^\n:]{1,80}:|\|\w)|^[^\n]{0,300}:\w+:`[^`\n]+`"
     r"|^[^\n]{0,300}::\n[ \t]*\n[ \t]+\S",
     re.MULTILINE,
 )
-# first lines that exclude it: a comment, a Markdown heading or fence, a Python string
+# first lines that rule out reStructuredText: a comment, Markdown heading or fence, or string
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 # assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# header fields of messages or package metadata (RFC 5322), whose body may be anything
+# a header field of a message or package metadata (RFC 5322), whose body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
@@ -184,7 +184,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _line(row: tuple[str, ...]) -> Html:
-    """Return the markup of a line given as pairs (class, word)."""
+    """Return the markup of a line, whose ``row`` alternates classes and words."""
     return join(
         element("span", word, style=_COLOURS[kind]) if kind in _COLOURS else escape(word)
         for kind, word in zip(row[::2], row[1::2], strict=False)

@@ -81,7 +81,7 @@ def _summary(value: Any) -> str:
 
 
 class _Tree:
-    """Draws nodes, up to a maximum number."""
+    """A JSON tree as HTML, limited to a maximum number of nodes."""
 
     def __init__(self) -> None:
         self._left = _NODES

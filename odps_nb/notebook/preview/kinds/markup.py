@@ -39,7 +39,7 @@ _HTML_START = re.compile(
     r"|ul|ol|p|a|b|br)[\s>/]",
     re.IGNORECASE,
 )
-#: Put before the page's markup, so that the policy applies to all of it.
+#: Prepended to the page's markup, so that the policy applies to all of it.
 POLICY: Final = (
     '<!DOCTYPE html><meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
@@ -70,7 +70,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     source = text_of(excerpt, format)
     parsed = parse("page", source.encode("utf-8", "replace"), size)
     page = POLICY + parsed.data.decode("utf-8", "replace")
-    # Clicks pass through the frame, so it cannot scroll; it is higher than its box, which scrolls.
+    # Clicks pass through the frame, so it cannot scroll; its shorter box scrolls instead.
     frame = element(
         "iframe",
         attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},

@@ -48,7 +48,7 @@ _FILTERS: Final = 32803  # colour filter array (TIFF/EP)
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":  # offset of the JPEG
+    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":  # start of JPEG offset
         return _RAF
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None:

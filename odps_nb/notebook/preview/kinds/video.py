@@ -41,7 +41,7 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format("video/quicktime", "QuickTime", brands=(b"qt  ",))
-# old files without the box ftyp: media data, the index, or free space before one of them
+# old files lack an ftyp box: they begin with media data, the index, or free space before these
 _QUICKTIME_START = re.compile(
     rb".{4}(?:mdat|moov.{4}(?:mvhd|cmov|rmra))"
     rb"|\0\0\0\x08(?:wide|free|skip).{4}(?:mdat|moov)",
@@ -104,7 +104,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
-        # otherwise a player would stay black
+        # with other errors, a player would stay black
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
@@ -117,9 +117,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _doc_type(data: bytes) -> bytes:
-    """Return the EBML element DocType (42 82); its length may have up to 8 bytes, and padding.
+    """Return the EBML element DocType (42 82) without its padding.
 
-    The position of the first set bit of a length gives its number of bytes (RFC 8794, 4).
+    The length field has 1 to 8 bytes, as the position of its first set bit shows (RFC 8794, 4).
     """
     at = data.find(b"\x42\x82") + 2
     if at < 2 or at >= len(data) or not data[at]:

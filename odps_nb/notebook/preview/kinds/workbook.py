@@ -22,7 +22,7 @@ _CALC = Format(
     "OpenDocument sheet",
     aliases=("application/zip",),
 )
-# a local ZIP header of a file: 26 bytes between signature and name
+# the local ZIP header of a file: 26 bytes between signature and name
 # the first of these folders decides: a presentation may contain an uncompressed workbook
 _PART = re.compile(
     rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
@@ -41,14 +41,14 @@ _OLD = Format(
 _LOCKED = Format(
     "application/encrypted",
     "Office with a password",
-    aliases=(  # types of the same files without a password (ZIP or compound files)
+    aliases=(  # types of such files without a password (ZIP or compound files)
         "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         "application/vnd.openxmlformats-officedocument.presentationml.presentation",
     ),
 )
-_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # name of a stream in a compound file
+_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # a stream name in a compound file
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # stream names of a compound file, and the first record of a workbook, usually at byte 512
 _BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))

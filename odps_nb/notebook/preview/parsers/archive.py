@@ -69,7 +69,7 @@ def _zip(data: bytes) -> _Found:
 def _rar(data: bytes, *, whole: bool) -> _Found:
     if rarfile is None:
         raise MissingDependencyError("listing RAR archives needs rarfile", extra="previews")
-    # one part of a multi-part archive is read alone: the others are separate blobs
+    # of a multi-part archive, only this part is read: the other parts are separate blobs
     with rarfile.RarFile(io.BytesIO(data), part_only=True) as archive:
         infos, locked, broken = archive.infolist(), archive.needs_password(), archive.strerror()
     if not infos:
@@ -104,7 +104,7 @@ def _unpack(data: bytes, label: str) -> bytes:
         return bz2.BZ2Decompressor().decompress(data, MAX_UNPACKED)
     if label == "xz":
         return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
-    # the window limits the memory; the count limits the output
+    # the window size limits memory; the byte count below limits the output
     unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
         return reader.read(MAX_UNPACKED)

@@ -22,7 +22,7 @@ _SMALLEST = 16  # minimum rows and columns of a picture
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return shape and type, and the first rows of the array or its first plane.
 
-    A possible picture is returned as a thumbnail if it is complete and Pillow is installed.
+    An array that may be a picture is returned as a thumbnail if complete and Pillow is installed.
     """
     size = Size(**options["size"])
     file = io.BytesIO(data)
@@ -39,7 +39,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _picture(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size) -> bytes | None:
-    """Return an array of grey levels, booleans, RGB or RGBA as a picture; ``None`` for others."""
+    """Return an array of grey levels, booleans, RGB or RGBA as a picture, else ``None``."""
     if dtype.str not in ("|u1", "|b1") or shape[2:] not in ((), (3,), (4,)):
         return None
     if len(shape) < 2 or min(shape[:2]) < _SMALLEST or math.prod(shape) != len(data):

@@ -1,7 +1,7 @@
-"""Converts a thumbnail to sRGB by its ICC profile or gamma, as browsers do.
+"""Converts a thumbnail to sRGB according to its ICC profile or gamma, as browsers do.
 
-In PNG, an ICC profile takes precedence over the chunk sRGB, and that over gAMA and cHRM (PNG 3,
-4.3). An unusable profile is ignored.
+In PNG, an ICC profile takes precedence over an sRGB chunk, which takes precedence over gAMA and
+cHRM (PNG 3, 4.3). An unusable profile is ignored.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _translated(image: Image.Image, info: dict[Any, Any]) -> Image.Image:
 
 def _between(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
     """Return the matrix from linear light with these primaries to linear sRGB."""
-    with np.errstate(all="raise"):  # degenerate primaries
+    with np.errstate(all="raise"):  # raise for degenerate primaries
         there, here = _to_xyz(primaries), _to_xyz(_SRGB)
         whites = [_CONES @ matrix.sum(axis=1) for matrix in (there, here)]
         adapted = np.linalg.inv(_CONES) @ np.diag(whites[1] / whites[0]) @ _CONES

@@ -1,7 +1,7 @@
 """Opens video and audio with FFmpeg, for `film` and `sound`.
 
-FFmpeg only gets the bytes, the container format recognised from them (never a playlist) and
-decoders of common formats; it cannot open other files.
+FFmpeg receives only the bytes, the container format recognised from them (never a playlist) and
+decoders of common formats. It cannot open other files.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _TABLES: Final = 60
 _ROWS: Final = 100_000  # maximum rows to count in one table
 _SECONDS: Final = 3
 _STEPS: Final = 10_000  # instructions of SQLite's virtual machine between time checks
-# header bytes for write-ahead logging, which a database in memory does not support
+# header bytes for write-ahead logging, which an in-memory database does not support
 _JOURNAL: Final = slice(18, 20)
 _LISTED: Final = """
     SELECT name, (SELECT ifnull(group_concat(name, ', '), '') FROM pragma_table_xinfo(held.name))
@@ -46,7 +46,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _restrict(database: sqlite3.Connection) -> None:
-    """Disable functions in the schema, and changes."""
+    """Disable the schema's functions and all changes."""
     database.text_factory = lambda text: text.decode("utf-8", "replace")
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
         database.execute(f"PRAGMA {setting}")
@@ -55,7 +55,7 @@ def _restrict(database: sqlite3.Connection) -> None:
 
 
 def _counted(database: sqlite3.Connection, name: str) -> str:
-    """Return the number of rows as a text, such as ``over 100,000`` if there are many."""
+    """Return a table's number of rows as a text, such as ``over 100,000`` if there are many."""
     quoted = '"' + name.replace('"', '""') + '"'
     query = f"SELECT count(*) FROM (SELECT 1 FROM main.{quoted} LIMIT {_ROWS + 1})"
     try:

@@ -21,7 +21,7 @@ _OBJECTS: Final = 2_000  # maximum objects to visit
 _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # maximum attributes to show for one object
 _VALUES: Final = 8  # maximum values to show of an attribute
-_SMALL: Final = 4_096  # maximum bytes of an attribute to read
+_SMALL: Final = 4_096  # maximum bytes of an attribute that is read
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
 _HIDDEN: Final = frozenset(
     {
@@ -92,8 +92,8 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
     """Iterate over the paths and objects of a file, a group before its members.
 
-    Links yield a text. Unreadable objects yield ``None``, as does the end if the maximum number of
-    objects is exceeded. A group with several names is visited once.
+    A link is yielded as a text, an unreadable object as ``None``. A last ``None`` shows that there
+    are too many objects. A group with several names is visited once.
     """
     waiting, seen = [("", file)], set()
     visited = 0

@@ -17,13 +17,13 @@ from odps_nb.parsing.values import UnshowableError
 if TYPE_CHECKING:
     from PIL import Image
 
-_NODATA: Final = 42113  # GDAL's tag of TIFF
+_NODATA: Final = 42113  # GDAL's TIFF tag
 _HUGE: Final = 1e20
 """Larger than any measurement; netCDF marks missing data with 1e20 or 9.97e36."""
 
 
 def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """Convert a one-band raster to L or LA; also return the values of black and white as facts."""
+    """Convert a one-band raster to L or LA, and return the values of black and white as facts."""
     values = np.asarray(image)
     hidden = ~np.isfinite(values)
     marks = ["NaN"] if hidden.any() else []
@@ -45,8 +45,8 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
     """Return the no-data values: the one stated in the file, else those that look like markers.
 
-    A value looks like a marker if it repeats, is negative or huge, and all other values would fill
-    less than half of the scale next to it.
+    A value looks like a marker if it repeats, is negative or huge, and would leave less than half
+    of the scale to all other values.
     """
     stated = getattr(image, "tag_v2", {}).get(_NODATA)
     if stated is not None:

@@ -75,7 +75,7 @@ class _Parts:
                 yield chunk
 
     def links(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the id, last word of the type, and target of each relationship of a part."""
+        """Return the id, the type's last word, and the target of each of a part's relationships."""
         folder, name = posixpath.split(part)
         held = self.read(posixpath.join(folder, "_rels", f"{name}.rels"), _LINKS)
         return [
@@ -162,7 +162,7 @@ def _epub(parts: _Parts) -> _Read:
 
 
 def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
-    """Return the first lines of consecutive parts."""
+    """Return the first lines of the parts, in order."""
     lines: list[str] = []
     for name in names[:_PARTS]:
         if len(lines) >= LINES:
@@ -172,7 +172,7 @@ def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
 
 
 def _counts(stated: dict[str, str], units: dict[str, str]) -> list[str]:
-    """Return the stated lengths of a document (pages, words, …) that are numbers."""
+    """Return a document's stated lengths (pages, words, …), ignoring invalid numbers."""
     found = ((stated.get(name, ""), unit) for name, unit in units.items())
     return [
         count_of(int(text), unit)

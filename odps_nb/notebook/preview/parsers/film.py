@@ -79,7 +79,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
 def _next_frame(container: InputContainer, film: VideoStream) -> Image.Image | None:
     for packet in itertools.islice(container.demux(film), _PACKETS):
         for frame in packet.decode():
-            check_pixels(frame.width, frame.height)  # may differ from the header
+            check_pixels(frame.width, frame.height)  # the header may state another size
             picture: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
             return picture.rotate(frame.rotation, expand=True) if frame.rotation else picture
     return None

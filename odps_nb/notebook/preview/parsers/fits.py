@@ -106,7 +106,7 @@ def _header(data: bytes, start: int) -> _Unit:
     for at in range(start, min(start + _CARDS * _CARD, len(data) - _CARD + 1), _CARD):
         text = data[at : at + _CARD].decode("latin-1")
         if text.rstrip() == "END":
-            values = {name: value for name, value, _ in reversed(cards)}  # the first one counts
+            values = {name: value for name, value, _ in reversed(cards)}  # the first of a name wins
             return _Unit(cards=cards, values=values, begins=-(-(at + _CARD) // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))

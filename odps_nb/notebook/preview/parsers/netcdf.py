@@ -45,7 +45,7 @@ def described(
 
 
 class _Header:
-    """Reads the header; numbers in the 64-bit variant (CDF-5) have 8 bytes."""
+    """A reader of the header, whose numbers have 8 bytes in the 64-bit variant (CDF-5)."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 4

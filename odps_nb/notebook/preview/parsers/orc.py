@@ -1,4 +1,4 @@
-"""ORC: column names, types and first rows. Stripes are decompressed whole, so only if small."""
+"""ORC: column names, types and first rows. Only small stripes are decompressed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-# Maximum expansion of a stripe in ordinary files. Run lengths may state more; the memory limit of
-# the parser process covers that.
+# Maximum expansion of a stripe in ordinary files. Run lengths may state more, which the parser
+# process's memory limit covers.
 _GROWTH: Final = 8
 
 

@@ -35,9 +35,9 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the size of the picture in pixels, and a thumbnail unless ``whole`` is false."""
+    """Return the picture's size in pixels, and a thumbnail unless ``whole`` is false."""
     mime, size = options["mime"], Size(**options["size"])
-    if PICTURES[mime] == "ICO":  # Pillow decodes it when it opens it
+    if PICTURES[mime] == "ICO":  # Pillow decodes an icon when it opens it
         check_pixels(*icon_size(data))
     try:
         if not options.get("whole", True):
@@ -83,7 +83,7 @@ def _refusal(data: bytes, mime: str, error: BaseException) -> str:
 
 
 def pixels(data: bytes) -> int:
-    """Return the number of pixels stated in the header of a picture, without decoding."""
+    """Return the number of pixels that a picture's header states, without decoding it."""
     with _opened(data, *PICTURES) as image:
         return image.size[0] * image.size[1]
 
@@ -203,7 +203,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
     if len(frames) < 2:
         return b""
     out = io.BytesIO()
-    # only three rounds: endless motion next to text makes it unreadable for some people
+    # only three rounds: endless motion next to text makes the text unreadable for some people
     frames[0].save(
         out, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=3, quality=75
     )

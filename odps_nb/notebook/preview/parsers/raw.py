@@ -16,7 +16,7 @@ from odps_nb.parsing.values import UnshowableError
 # the start-of-image marker, and a marker that may follow it (ITU-T T.81, B.1.1.3)
 _JPEG: Final = re.compile(rb"\xff\xd8\xff[\xc4\xdb\xdd\xe0-\xef\xfe]")
 _LOOKED_AT: Final = 32
-"""Maximum candidates for a JPEG; in 100 MB of RAW data, about one matches by chance."""
+"""Maximum JPEG candidates to examine; in 100 MB of RAW data, about one matches by chance."""
 _MODEL, _ORIENTATION = 272, 274
 _HEADER: Final = 1 << 20
 """Bytes to search for the first tag directory, and for the size of a JPEG."""
@@ -59,7 +59,7 @@ def _tags(data: bytes) -> dict[int, Any]:
     """Return the first tag directory; empty if there is none."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-    # CR3 has it in a separate box; makers use their own signatures after the byte order
+    # CR3 stores the tags in a separate box; makers use their own signatures after the byte order
     at = data.find(b"CMT1", 0, _HEADER) + 4 if data[4:8] == b"ftyp" else 0
     mark = {b"II": b"II*\0", b"MM": b"MM\0*"}.get(data[at : at + 2])
     with contextlib.suppress(Exception):

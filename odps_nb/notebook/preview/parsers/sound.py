@@ -29,7 +29,7 @@ COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds; shorter files are decoded whole
 _MOST: Final = 6_000_000  # maximum samples, whatever rate the file states
 _MOMENT: Final = 9216  # samples per point of a longer file; the first ones of an MP3 are silent
-# bytes of a frame after its first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
+# frame bytes after the first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
 _AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
 _AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
 _AAC_HERTZ: Final = (
@@ -50,7 +50,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _amr_seconds(data: bytes) -> float:
-    """Count frames of 20 ms, whose first byte gives their length (RFC 4867, 5.3)."""
+    """Return the duration: frames last 20 ms, and their first byte gives their length."""
     wide = data.startswith(b"#!AMR-WB\n")
     sizes, at, count = _AMR_WIDE if wide else _AMR, 9 if wide else 6, 0
     while at < len(data):
@@ -59,7 +59,7 @@ def _amr_seconds(data: bytes) -> float:
 
 
 def _aac_seconds(data: bytes) -> float:
-    """Count frames of 1024 samples, whose headers give their length (ISO/IEC 14496-3, 1.A.2)."""
+    """Return the duration from the number of frames of 1024 samples (ISO/IEC 14496-3, 1.A.2)."""
     at = count = 0
     while data.startswith(b"\xff", at) and at + 7 <= len(data):
         length = int.from_bytes(data[at + 3 : at + 6], "big") >> 5 & 0x1FFF
@@ -139,7 +139,7 @@ def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Sa
 
 
 def _moments(container: InputContainer, track: AudioStream, seconds: float) -> Levels:
-    """Return levels at points spread over a long file; decoding all of it would take seconds."""
+    """Return levels at points spread over a long file, because decoding all of it takes seconds."""
     levels = np.zeros((COLUMNS // 2, 2), np.float32)
     for column in range(len(levels)):
         try:

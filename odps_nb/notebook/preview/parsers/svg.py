@@ -1,8 +1,8 @@
-"""SVG: an upper bound of the number of shapes that a browser would draw.
+"""SVG: an upper bound on the number of shapes that a browser would draw.
 
 ``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to and may be
 nested: 2 kB can become 10^8 shapes, and a notebook that contains them cannot be opened again. So
-each reference counts as the shapes that it draws. Unsupported features are refused.
+each reference counts as the shapes that it draws. SVGs with unsupported features are refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Node:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return an upper bound of the shapes that an SVG draws."""
+    """Return an upper bound on the number of shapes that an SVG draws."""
     reader = _Reader()
     try:
         reader.parser.Parse(data, True)
@@ -87,7 +87,7 @@ def _refusal(what: str) -> UnshowableError:
 
 
 class _Reader:
-    """Parses XML into nodes; never expands entities or loads other documents."""
+    """A parser of XML into nodes that never expands entities or loads other documents."""
 
     def __init__(self) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -175,7 +175,7 @@ def _is_css(name: str) -> bool:
 
 
 class _Count:
-    """Counts shapes, following references."""
+    """A counter of shapes that follows references."""
 
     def __init__(self, reader: _Reader) -> None:
         if reader.root is None or reader.root.tag != "svg":
@@ -232,14 +232,14 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the shapes drawn per shape: itself, and the patterns of fill and stroke."""
+        """Return the shapes drawn for one shape: itself, and its fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
         return self._most(node, markers=True)
 
     def _most(self, node: _Node, *, markers: bool) -> float:
-        """Return the maximum shapes drawn by the properties of a node, one target each."""
+        """Return the maximum shapes that a node's properties draw, with one target per property."""
         links = node.inherited | self._sheet
         found = [link for link in links if link[0].startswith("marker") == markers]
         most = max((self._target(name)[0] for _, name in found), default=0.0)

@@ -21,11 +21,11 @@ from odps_nb.terms import count_of, format_bytes, shorten
 
 #: Maximum decompressed bytes of a workbook.
 MAX_UNPACKED: Final = 128 << 20
-#: Maximum cells of a sheet's bounding rectangle; the library stores a value for each.
+#: Maximum cells of a sheet's bounding rectangle; the library stores a value for each cell.
 MAX_CELLS: Final = 40_000_000
 _CELL: Final = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{1,3})(\d{1,7})[\"']")
 _SHEETS: Final = 50
-_BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # beginning of the part for the whole workbook
+_BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # first bytes of the workbook's global part
 _FILE_PASS: Final = 0x2F
 
 
@@ -80,7 +80,7 @@ def _check_extents(archive: zipfile.ZipFile) -> None:
 
 
 def _place(letters: bytes) -> int:
-    """Return the number of a column: A is 1, Z is 26, AA is 27."""
+    """Return a column's number: A is 1, Z is 26, AA is 27."""
     place = 0
     for letter in letters.upper():
         place = place * 26 + letter - 64
@@ -98,7 +98,7 @@ def _is_locked(data: bytes) -> bool:
             return b":encryption-data" in archive.read("META-INF/manifest.xml")
         return False
     at = max(0, data.find(_BEGIN))
-    for _ in range(3):  # the first record, or after one that write-protects the file
+    for _ in range(3):  # FilePass is first, or follows a write-protection record
         kind, length = int.from_bytes(data[at : at + 2], "little"), data[at + 2 : at + 4]
         if kind == _FILE_PASS:
             return True
@@ -107,7 +107,7 @@ def _is_locked(data: bytes) -> bool:
 
 
 def _texts(values: list[Any]) -> list[str]:
-    """Return cells as texts; integers without ``.0``, as Excel shows them."""
+    """Return cells as texts, whole numbers without ``.0``, as Excel shows them."""
     return [
         str(int(value) if isinstance(value, float) and value.is_integer() else value)
         for value in values

@@ -66,7 +66,7 @@ def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) 
 
 
 class _Reader:
-    """Collects the wanted content in expat's callbacks."""
+    """A collector of the wanted content, called by expat."""
 
     def __init__(self, wanted: WantedXml, lines: int) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
