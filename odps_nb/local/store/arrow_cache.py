@@ -41,7 +41,7 @@ class ArrowCache:
         self.scan()
 
     def scan(self) -> None:
-        """Load the files in the folder, oldest first."""
+        """Register the cached files in the folder, oldest first."""
         files = sorted(self._folder.glob("*.arrow"), key=lambda path: path.stat().st_mtime)
         with self._lock:
             self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)

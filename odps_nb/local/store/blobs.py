@@ -155,7 +155,7 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # if an unknown file exists, a commit is about to add it to the catalog
+            # an unknown file that exists is about to be added to the catalog
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],
