@@ -1,8 +1,8 @@
-"""A sandboxed DuckDB: no files, no network, no Python objects by name.
+"""A sandboxed DuckDB without access to files, the network or Python variables.
 
 There is one in-memory database per service. Each query runs on a separate connection, which sees
 only the tables registered with it. Queries cannot lift the restrictions (``lock_configuration``).
-Used for predicates and for SQL.
+The service uses it for filter predicates and SQL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from odps_nb.errors import StateError
 
-# GLOBAL, because a new connection otherwise starts with the defaults
+# GLOBAL, because a plain SET does not apply to new connections
 _FENCE = (
     "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program
     "SET GLOBAL autoinstall_known_extensions=false",
@@ -40,7 +40,7 @@ _OUTSIDE = re.compile(
 
 
 class Duck:
-    """The sandboxed database, opened at the first connection. The owner must call `close`.
+    """The sandboxed database, opened by the first connection. The owner must call `close`.
 
     ``macros`` are function definitions, in the syntax that follows ``CREATE MACRO``. ``spill`` is
     the folder for data that exceeds ``memory``; if it is ``None``, queries that exceed it fail.
@@ -73,7 +73,7 @@ class Duck:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """Open a connection without tables; a context manager that closes it."""
+        """Open a connection without tables, which is closed when the ``with`` block ends."""
         with self._lock:  # the database object is not thread-safe
             if self._closed:
                 raise StateError("the database of the service is closed")

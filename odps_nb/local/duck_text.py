@@ -1,4 +1,4 @@
-"""Renders sqlglot trees as DuckDB SQL, adjusting comparisons of bytes and CHAR to MaxCompute."""
+"""Renders sqlglot trees as DuckDB SQL, with MaxCompute's comparisons of bytes and CHAR."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compared_with(constant: Any) -> Any | None:
         return None
     if parent.this is not constant:
         other = parent.this
-    elif isinstance(parent, exp.In):  # with several items, no single one types the constant
+    elif isinstance(parent, exp.In):  # several items may have several types
         other = parent.expressions[0] if len(parent.expressions) == 1 else None
     else:
         other = parent.expression
@@ -48,7 +48,7 @@ def compared_with(constant: Any) -> Any | None:
 
 
 def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Rewrite comparisons of ``unhex('…')`` in place to use a text column's raw bytes."""
+    """Rewrite comparisons of text columns with ``unhex('…')``, in place, to compare raw bytes."""
     for constant in list(query.find_all(exp.Unhex)):
         column = compared_with(constant)
         met = set() if column is None else types.get(column.name.casefold(), set())
@@ -59,8 +59,8 @@ def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
 def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
     """Strip trailing blanks, in place, from text constants compared with a CHAR column.
 
-    Comparisons of CHAR ignore trailing blanks ("Data types" in the vendor's manual).
-    ``types`` are as for `compare_bytes`.
+    CHAR comparisons ignore trailing blanks ("Data types" in the vendor's manual).
+    ``types`` is as for `compare_bytes`.
     """
     for constant in query.find_all(exp.Literal):
         if not (constant.is_string and constant.this.endswith(" ")):

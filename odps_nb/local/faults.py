@@ -28,31 +28,31 @@ _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
-    """A parameter is missing, has the wrong type, or contradicts the table."""
+    """Return the error for a parameter that is missing or mistyped or contradicts the table."""
     return InvalidRequestError(message, status=400, code=code)
 
 
 def of_view(name: object) -> InvalidRequestError:
-    """A view cannot be read or written through the Storage API (``docs/protocol.md`` 8.6)."""
+    """Return the error for using a view in the Storage API (``docs/protocol.md`` 8.6)."""
     message = f"{name} is a view, which stores no rows; read it with SQL"
     return InvalidRequestError(message, status=405, code="MethodNotAllowed")
 
 
 def time_overflow() -> InvalidRequestError:
-    """A read in nanoseconds contains a TIMESTAMP outside the supported range."""
+    """Return the error for a nanosecond read of a TIMESTAMP outside the supported range."""
     message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
     return InvalidRequestError(message, status=400, code="ODPS-0422214")
 
 
 def malformed(message: str) -> InvalidRequestError:
-    """The body is not a valid Arrow stream, frame sequence or content coding."""
+    """Return the error for a body with an invalid Arrow stream, frame or content coding."""
     return InvalidRequestError(message, status=400, code="MalformedDataStream")
 
 
 def parse_failed(
     message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """SQL text cannot be parsed at a line and column; ``advice`` begins with a verb."""
+    """Return the error for unparsable SQL at a line and column; ``advice`` begins with a verb."""
     if not advice and at != (1, 1):
         advice = "check the text at and before this position"
     text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
@@ -62,108 +62,108 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """The embedded service does not support ``what``; ``is_sure`` if MaxCompute does."""
+    """Return the error for unsupported SQL; ``is_sure`` if MaxCompute surely supports it."""
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
-    """An object does not exist; ``what`` is the message."""
+    """Return the error for a missing object; ``what`` is the message."""
     return NotFoundError(what, status=404, code=code)
 
 
 def no_such_project(name: str) -> NotFoundError:
-    """The project does not exist in this service."""
+    """Return the error for a project that does not exist in this service."""
     return no_such(f"ODPS-0420111: Project not found - '{name}'.", code="NoSuchProject")
 
 
 def no_such_table(name: object) -> NotFoundError:
-    """The table does not exist or was dropped."""
+    """Return the error for a table that does not exist or was dropped."""
     message = f"ODPS-0130131:[1,1] Table not found - table {name} cannot be resolved."
     return no_such(message, code="NoSuchTable")
 
 
 def no_such_partition(spec: object, table: object) -> NotFoundError:
-    """The table has no such partition."""
+    """Return the error for a partition that the table does not have."""
     message = f"The specified partition does not exist - {spec} of {table}"
     return no_such(message, code="NoSuchPartition")
 
 
 def no_such_version(name: object, version: int) -> NotFoundError:
-    """The rows added by a version are no longer stored."""
+    """Return the error for a version whose added rows are no longer stored."""
     message = f"version {version} of {name} is not kept any more: its rows were replaced since"
     return no_such(message, code="NoSuchVersion")
 
 
 def no_such_session(session_id: str) -> SessionExpiredError:
-    """The session is unknown to this service or belongs to another table."""
+    """Return the error for a session that is unknown or belongs to another table."""
     message = f"the session {session_id!r} does not exist"
     return SessionExpiredError(message, status=404, code="NoSuchSession")
 
 
 def no_such_stream(stream_id: str) -> NotFoundError:
-    """The write session has no such stream."""
+    """Return the error for a stream that the write session does not have."""
     return no_such(f"the stream {stream_id!r} does not exist in this session", code="NoSuchStream")
 
 
 def expired(session_id: str) -> SessionExpiredError:
-    """The session has expired; its snapshot may have been deleted."""
+    """Return the error for an expired session, whose snapshot may have been deleted."""
     message = f"the session {session_id!r} has expired"
     return SessionExpiredError(message, status=404, code="NoSuchSession")
 
 
 def conflict(message: str, code: str) -> ConflictError:
-    """The request conflicts with the state of an object or with another request."""
+    """Return the error for a conflict with an object's state or another request."""
     return ConflictError(message, status=409, code=code)
 
 
 def not_appended(name: object, version: int) -> ConflictError:
-    """An incremental read covers a version that did more than append rows."""
+    """Return the error for an incremental read of a version that did more than append rows."""
     message = f"version {version} of {name} replaced rows instead of only adding some"
     return conflict(message, "VersionReplacedRows")
 
 
 def invalid_state(message: str) -> ConflictError:
-    """The object is not in the state that the request requires."""
+    """Return the error for an object that is not in the state that the request requires."""
     return conflict(message, "InvalidState")
 
 
 def instance_over(instance_id: str) -> ConflictError:
-    """An instance that has ended cannot be stopped."""
+    """Return the error for stopping an instance that has ended."""
     message = f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set"
     return conflict(message, "InvalidStateSetting")
 
 
 def table_modified(name: object) -> ConflictError:
-    """Another commit changed the table while a statement rewrote it."""
+    """Return the error for a table that changed while a statement rewrote it."""
     message = f"ODPS-0130071: {name} was changed while the statement ran"
     return conflict(message, "TableModified")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
-    """The row offset of an exactly-once write would leave a gap."""
+    """Return the error for an exactly-once write whose row offset would leave a gap."""
     message = f"the next row offset is {expected}, the request says {got}"
     return conflict(message, "RowOffsetConflict")
 
 
 def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
-    """The key, token or right is missing."""
+    """Return the error for a missing key, token or right."""
     return AccessDeniedError(message, status=403, code=code)
 
 
 def disk_full() -> ServerFaultError:
-    """The disk of the service is full."""
+    """Return the error for a full disk of the service."""
     return ServerFaultError(DISK_FULL, status=507, code="InsufficientStorage")
 
 
 def disk_failed() -> ServerFaultError:
-    """The disk of the service could not be read or written."""
+    """Return the error for a disk of the service that cannot be read or written."""
     return ServerFaultError(DISK_FAILED, status=500, code="StorageFailure")
 
 
 def internal(message: str) -> ServerFaultError:
-    """The service failed because of a defect in it."""
+    """Return the error for a defect in the service."""
     return ServerFaultError(message, status=500, code="InternalServerError")
 
 

@@ -1,7 +1,7 @@
-"""Forms of responses where the evidence about the real service is weak.
+"""Alternative response forms, for cases where the real service's form is uncertain.
 
-Each field of :class:`Forms` names one form. The default is the most likely value; the others can
-be selected at start (``odps-nb serve --form NAME=VALUE``), so that tests cover each value. The
+Each field of :class:`Forms` is one such case. Its default is the most likely form; the others can
+be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests cover each form. The
 client accepts all of them.
 """
 
@@ -26,26 +26,26 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """Forms that the service sends. Each field lists its values, the default first."""
+    """The response forms to send. Each field lists its values, the default first."""
 
     # Time zone in the Arrow type of DATETIME and TIMESTAMP (evidence 151: set, name unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
-    # Size in version 1, the vendor's manual says RowOffset).
+    # Size in version 1; the vendor's manual specifies RowOffset).
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
-    # HTTP status if a read in nanoseconds has a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
+    # HTTP status of a nanosecond read with a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
     # (evidence 152: only the error text is known); "none" sends every value that fits 64 bits.
     nanosecond_status: Literal["400", "500", "none"] = "400"
     # Arrow forms of STRING, CHAR, VARCHAR, JSON and BINARY, and of TIMESTAMP and TIMESTAMP_NTZ
     # (evidence 173: sessions of version 1 could request the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"  # CHAR(n), evidence 153
+    char: Literal["padded", "stripped"] = "padded"  # padding of CHAR(n), evidence 153
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
     ) -> Iterator[pa.RecordBatch]:
-        """Return batches of stored rows converted to the form that is sent."""
+        """Convert batches of stored rows to the form in which they are sent."""
         chars = char_columns([column.name for column in columns], columns)
         if self.char == "stripped" or not chars:
             return batches
@@ -53,7 +53,7 @@ class Forms:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:
-        """Parse texts such as ``time_zone=none``; raises ``ConfigError`` for an unknown form."""
+        """Parse texts such as ``time_zone=none``, or raise ``ConfigError`` for an unknown form."""
         choices = {name: get_args(kind) for name, kind in get_type_hints(cls).items()}
         given: dict[str, Any] = {}
         for text in texts:
@@ -75,7 +75,7 @@ class Forms:
 def formed(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Sequence[Column], forms: Forms
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and batches of a stream, converted to the forms of the service."""
+    """Return a stream's schema and batches, converted to the service's forms."""
 
     def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
         code = None if odps is None else odps.code

@@ -18,8 +18,8 @@ from odps_nb.local import faults
 class Right(IntEnum):
     """What a key may do in a project; a higher right includes the lower ones.
 
-    QUERY allows describing tables and running SQL, but downloading only the first rows of a
-    result, as in a project with data protection (``docs/protocol.md`` section 3.14).
+    QUERY allows describing tables and running SQL, but only the first rows of a result can be
+    downloaded, as in a project with data protection (``docs/protocol.md`` section 3.14).
     """
 
     QUERY = 1
@@ -28,7 +28,7 @@ class Right(IntEnum):
 
 
 class Rights:
-    """The rights of all keys: key id → project → ``"query"``, ``"read"`` or ``"write"``."""
+    """The rights of all keys, as key id → project → ``"query"``, ``"read"`` or ``"write"``."""
 
     def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._given = {

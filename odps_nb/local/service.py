@@ -38,8 +38,8 @@ WORKERS = 16
 class Settings:
     """Settings of a service.
 
-    ``reads`` sets how coarsely reads are split and filtered; the default is like the real service.
-    ``forms`` selects what is sent where the evidence about the real service is weak.
+    ``reads`` sets how coarsely reads are split and filtered; the defaults match the real service.
+    ``forms`` selects response forms in cases where the real service's form is uncertain.
     """
 
     project: str = DEFAULT_PROJECT

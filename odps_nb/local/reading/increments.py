@@ -1,7 +1,7 @@
-"""Incremental reads of primary-key tables: rows changed in a range of versions, by bucket.
+"""Incremental reads of primary-key tables: rows changed in a range of versions, grouped by bucket.
 
-Creating a session writes row files only for it: one per partition, with rows sorted by bucket.
-Mode ``cdc`` returns every change, mode ``append`` the last state of each key that is not deleted.
+Creating a session writes its own row files: one per partition, with rows sorted by bucket. Mode
+``cdc`` returns every change, mode ``append`` the last state of each key that is not deleted.
 The response form follows the live tests of the C++ client (TestIncrementalReadOptions*).
 """
 
@@ -64,7 +64,7 @@ class Interval:
     def of(
         cls, options: Mapping[str, object], table: StoredTable, version_at: Callable[[float], int]
     ) -> Interval:
-        """Parse ``IncrementalReadOptions``; a bound of -1 or a missing bound means unbounded."""
+        """Parse ``IncrementalReadOptions``; a bound that is -1 or missing sets no limit."""
         given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
         mode = str(given.get("Mode", "")).lower()
 
@@ -91,7 +91,7 @@ class Interval:
 def seconds_of(value: object) -> float:
     """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (default UTC).
 
-    One to three digits after the last dot are a number of milliseconds, with or without leading
+    One to three digits after the last dot are the number of milliseconds, with or without leading
     zeros (as the C++ client's live test writes them).
     """
     text = str(value)
@@ -137,7 +137,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write a file of the rows changed in an interval for each partition, and yield it."""
+    """Write each partition's rows changed in an interval to a file, and yield it."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)

@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # loads sqlglot, which waits until the first filter
+if TYPE_CHECKING:  # loads sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000
@@ -70,7 +70,7 @@ class OpenReadSession:
 # (test/max_storage_api/table_read_test.cpp) and, for the older protocol, aliyun-odps-python-sdk
 # (odps/apis/storage_api/tests). docs/open-questions.md lists the unknowns.
 CLUSTERED_BLOCK_ROWS = 1_000
-"""A clustered table with one match returns under 2,000 rows (TestPredicate…ClusterTable)."""
+"""A filter with one match returns under 2,000 rows (TestPredicate…ClusterTable)."""
 
 _KEY_SPLITS = {
     "both": (SplitMode.ROW_OFFSET, SplitMode.SIZE),
@@ -137,7 +137,7 @@ def check_batch(request: ReadRows) -> None:
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
-    """Return an incremental read's options for the response: with defaults, and typed."""
+    """Return an incremental read's options for the response, typed and with defaults."""
     said: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
     found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
@@ -173,7 +173,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
 
 
 def find_column(schema: TableSchema, name: str) -> Column:
-    """Return a column by name; raises 400 if it does not exist."""
+    """Return a column by name, or raise 400 if it does not exist."""
     found = schema.find(name)
     if found is None:
         raise faults.invalid(f"there is no column {name!r}")
@@ -199,7 +199,7 @@ def parse_filter(
 def prune(
     table: StoredTable, segments: tuple[Segment, ...], predicate: Predicate | None
 ) -> tuple[Segment, ...]:
-    """Return the files without those of partitions that the filter excludes."""
+    """Return the files of the partitions that the filter does not exclude."""
     part = None if predicate is None else predicate.partition_part(table.partition_keys)
     if part is None:
         return segments
@@ -234,7 +234,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the start of the file that has kept row ``offset``, and the kept rows before it."""
+    """Return the start of the file with kept row ``offset``, and how many kept rows precede it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

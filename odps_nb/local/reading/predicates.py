@@ -25,7 +25,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
 MAX_LENGTH = 64 * 1024
-# DuckDB functions unknown to the parser that wait or return several rows or columns
+# DuckDB functions, unknown to the parser, that wait or return several rows or columns
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
 # functions that build huge values from short ones: DuckDB neither limits nor interrupts them
 _GROWING = frozenset(
@@ -46,7 +46,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
-        """Parse a predicate; raises 400 unless it is a boolean expression over the columns."""
+        """Parse a predicate, or raise 400 unless it is a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
@@ -74,7 +74,7 @@ class Predicate:
         return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
-        """Return whether the predicate (a `partition_part`) is true for each partition."""
+        """Return for each partition whether the predicate, a `partition_part`, is true."""
         if not specs:
             return []
         types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
@@ -91,12 +91,12 @@ class Predicate:
 
     @contextmanager
     def evaluator(self) -> Iterator[Evaluator]:
-        """Open an evaluator of this predicate; a context manager."""
+        """Open an evaluator of this predicate for a ``with`` block."""
         with self.duck.connection() as connection:
             yield Evaluator(connection, self.sql)
 
     def _try_on(self, schema: TableSchema) -> None:
-        """Evaluate on two rows of nulls, so that errors are raised when the session is created.
+        """Evaluate the predicate on two null rows, to raise its errors at session creation.
 
         DuckDB reports unknown functions and types without rows, but needs rows to report
         aggregates and constants that cannot be compared (``"id" = 1``: a text, not a column).
@@ -121,7 +121,7 @@ class Evaluator:
     def values(
         self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
     ) -> pa.ChunkedArray:
-        """Return the expression's values; ``form`` wraps it, with ``{}`` in its place."""
+        """Return the expression's values; ``form`` is SQL in which it replaces ``{}``."""
         import duckdb
 
         # an unnamed column keeps the row count if the predicate names no column
@@ -134,7 +134,7 @@ class Evaluator:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
-            with suppress(duckdb.FatalException):  # raised again after an internal error
+            with suppress(duckdb.FatalException):  # later calls raise it again
                 self._connection.unregister("batch")
         if len(found) != rows:
             raise _refused("the filter predicate does not return one value per row")
@@ -142,13 +142,13 @@ class Evaluator:
 
 
 def _refused(message: str, before: str = "") -> InvalidRequestError:
-    """Return the error with a line and column: those at the end of the text ``before``."""
+    """Return the error with the line and column at which the text ``before`` ends."""
     lines = before.split("\n")
     return faults.invalid(f"[{len(lines)},{len(lines[-1]) + 1}] {message}")
 
 
 def _before(error: Any) -> str:
-    """Return blank text that ends at the parser's error, to count lines and columns."""
+    """Return blank text that ends at the parser's error, for counting lines and columns."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
@@ -169,7 +169,7 @@ def _parse(text: str) -> Any:
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
         raise _refused("a filter predicate cannot have subqueries, tables or parameters")
-    # their values would depend on how the rows are split into batches
+    # the values of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)
@@ -179,7 +179,7 @@ def _parse(text: str) -> Any:
 
 
 def _spelled(tree: Any) -> str:
-    """Render a tree as DuckDB SQL; raises 400 for functions that could harm the service."""
+    """Render a tree as DuckDB SQL; raise 400 for functions that could harm the service."""
     try:
         spelled, names = spell(tree)
     except SqlglotError as error:

@@ -1,7 +1,7 @@
 """Encodes batches as a response body: one Arrow IPC stream, without copying buffers.
 
-Most clients expect compressed IPC buffers, one expects a compressed stream (``docs/protocol.md``
-sections 5.5 and 11); `odps_nb.local.routes.asgi_io` chooses.
+Most clients expect compressed IPC buffers; one expects a compressed stream (``docs/protocol.md``
+sections 5.5 and 11). `odps_nb.local.routes.asgi_io` selects the form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAST_NANOSECOND = 2**31 * 10**9 - 1
 def rebatch(
     batches: Iterator[pa.RecordBatch], *, max_rows: int, max_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Split batches to at most ``max_rows`` rows and ``max_bytes`` bytes (at least one row).
+    """Split batches to at most ``max_rows`` rows, and ``max_bytes`` bytes unless a row is larger.
 
     Yields no empty batches, because one vendor client interprets them as the end of the stream.
     """
@@ -46,10 +46,10 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches; raise at the first that has a time outside the range of nanoseconds.
+    """Yield batches until one has a time outside the nanosecond range, then raise.
 
     ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
-    TIMESTAMP, because the test with the evidence reads a table with both.
+    TIMESTAMP, because the test that shows this error reads a table with both.
     """
     try:
         for batch in batches:
@@ -69,7 +69,7 @@ def _has_far_time(array: pa.Array) -> bool:
         return bool(ends["min"].is_valid) and (
             ends["min"].as_py() < 0 or ends["max"].as_py() > LAST_NANOSECOND
         )
-    if pa.types.is_map(kind):  # no flatten(), and keys and items ignore slices
+    if pa.types.is_map(kind):  # maps have no flatten(); keys and items ignore slices
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
         parts = (part.slice(first, last - first) for part in (array.keys, array.items))
         return any(map(_has_far_time, parts))
@@ -109,7 +109,7 @@ def encode_stream(
 
     A piece is an uncopied buffer of a column, or the metadata and padding between buffers. The
     first rows are produced before the schema is yielded, so that an early failure is an error
-    response and not a broken stream.
+    response instead of a broken stream.
     """
     options = pa.ipc.IpcWriteOptions(compression=ipc.value) if ipc is not Compression.NONE else None
     pieces = _Pieces()

@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # loads sqlglot, which waits until the first filter
+if TYPE_CHECKING:  # loads sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -37,7 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What a stream contains; ``predicate`` keeps or skips whole blocks of ``block_rows`` rows."""
+    """The content of a stream; ``predicate`` keeps or skips blocks of ``block_rows`` rows."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
@@ -49,7 +49,7 @@ class ScanPlan:
     block_rows: int = 1
 
     def schema(self, columns: Sequence[Column] | None = None) -> pa.Schema:
-        """Return the Arrow schema of the stream, or of ``columns`` of it."""
+        """Return the Arrow schema of the stream, or of some of its columns."""
         return arrow_schema(
             self.columns if columns is None else columns,
             timestamp_unit=self.timestamp_unit,
@@ -122,7 +122,7 @@ def _kept_blocks(
 ) -> Iterator[tuple[int, int]]:
     """Yield the ranges within ``[low, high)`` whose blocks have a row that the filter keeps.
 
-    Blocks start at multiples of the block size in the file, also where a split starts inside one,
+    Blocks start at multiples of the block size in the file, even if a split starts inside one,
     so that the rows returned do not depend on the splits. Adjacent blocks within one mask are
     joined and read together.
     """
@@ -149,7 +149,7 @@ def _kept_blocks(
 def _masks(
     folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
-    """Yield masks of the rows in ``[low, high)`` that the filter keeps, several groups each."""
+    """Yield masks of the rows in ``[low, high)`` that the filter keeps, for several groups each."""
     used = _used(plan)
     for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
         yield evaluator.mask(_arrays(batch, used, file), batch.num_rows)
@@ -198,7 +198,7 @@ def _rows_of(
         arrays, rows = _arrays(batch, needed, file), batch.num_rows
         if evaluator is not None:
             mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-            if mask.true_count < rows:  # convert times of kept rows only, which may raise
+            if mask.true_count < rows:  # drop other rows first: converting their times may raise
                 arrays = {c.name: arrays[c.name].filter(mask) for c in wanted}
                 rows = mask.true_count
         if rows and wanted:
@@ -211,7 +211,7 @@ def _rows_of(
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns by name; adds partition values, and nulls for columns added later."""
+    """Return columns by name, with partition values, and nulls for columns added later."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)

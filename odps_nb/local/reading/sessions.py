@@ -1,6 +1,6 @@
 """Creates, finds, reads and expires read sessions.
 
-A session is a row in the catalog with a plan, and pins the files that it reads. Its table may be
+A session is a catalog row with a plan. It pins the files that it reads, so its table may be
 changed or dropped meanwhile. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
@@ -89,7 +89,7 @@ class ReadSessions:
         return session
 
     def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> OpenReadSession:
-        """Return a session of a table; raises 404 if it is unknown or expired."""
+        """Return a session of a table, or raise 404 if it is unknown or expired."""
         session = self._loaded(session_id)
         if session.expires <= self._clock():
             raise faults.expired(session_id)
@@ -128,7 +128,7 @@ class ReadSessions:
     def preview(
         self, request: Preview, *, must_exist: bool = False
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the first current rows of a table or partition; a limit of 0 means all."""
+        """Return the first rows of a table or partition; a limit of 0 means all rows."""
         table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:
@@ -137,7 +137,7 @@ class ReadSessions:
         chosen = tuple(find_column(table.schema, name) for name in request.columns)
         plan = scan_plan(table, segments, chosen or tuple(table.schema.all_columns))
         if any(segment.name.endswith(FAR) for segment in segments):
-            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # previews request no unit
+            plan = replace(plan, timestamp_unit=TimeUnit.MICRO)  # previews do not request a unit
         stop = sum(s.rows for s in segments)
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
@@ -248,7 +248,7 @@ class ReadSessions:
         return ranges, tuple(range(len(ranges)))
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
-        """Yield the files with their number of kept rows, which row ranges count."""
+        """Yield each file with its number of kept rows, which row ranges then address."""
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:

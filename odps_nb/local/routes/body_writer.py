@@ -40,8 +40,8 @@ class TurnEnd(enum.Enum):
 def direct_transport(scope: Scope) -> Any | None:
     """Return the transport if its socket may be written to directly now, else ``None``.
 
-    Requires HTTP/1.1 (for chunks), no middleware that needs the messages, and that all data the
-    server has written so far was sent.
+    Requires HTTP/1.1 (for chunks), no middleware that needs the messages, and that all data that
+    the server has written so far was sent.
     """
     state = scope.get("state", {})
     if scope["http_version"] != "1.1" or scope["method"] == "HEAD" or not state.get("direct"):
@@ -71,7 +71,7 @@ def take_some(source: Generator[Bytes, None, None]) -> Some:
 
 
 class BodyWriter:
-    """Writes one response body, ``first`` and then ``source``; the caller must close it."""
+    """Writes one response body: ``first``, then ``source``. The caller must call `close`."""
 
     def __init__(self, sock: Any, first: list[Bytes], source: Generator[Bytes, None, None]) -> None:
         self._socket = socket.socket(fileno=socket.dup(sock.fileno()))
@@ -82,7 +82,7 @@ class BodyWriter:
         self._frame(first)
 
     def write(self) -> TurnEnd:
-        """Produce and send until the body or the turn ends, or the client falls behind."""
+        """Produce and send chunks until the body or the turn ends, or the client falls behind."""
         sent = 0
         try:
             while True:
@@ -122,7 +122,7 @@ class BodyWriter:
 
     def _frame(self, chunks: list[Bytes]) -> None:
         size = sum(map(len, chunks))
-        if not size:  # a chunk without data would end the body
+        if not size:  # an empty chunk would end the body
             return
         if len(chunks) > _MOST_PIECES:
             chunks = [b"".join(chunks)]
@@ -130,7 +130,7 @@ class BodyWriter:
         self._begun = True
 
     def _send(self) -> int:
-        """Send some pieces; return the bytes sent, 0 if none were within `PATIENCE`."""
+        """Send some pieces; return the number of bytes sent, 0 if none was sent in `PATIENCE`."""
         try:
             count = self._socket.sendmsg(self._pieces)
         except BlockingIOError:
@@ -146,7 +146,7 @@ class BodyWriter:
         return count
 
     def _drop(self, count: int) -> None:
-        """Remove the first ``count`` bytes, which were sent."""
+        """Remove the first ``count`` bytes, which have been sent."""
         pieces = self._pieces
         while pieces and count >= len(pieces[0]):
             count -= len(pieces.pop(0))

@@ -58,7 +58,7 @@ class InstanceRoutes:
         return page("Instances", map(_listed_instance, found[:most]), marker=marker, most=most)
 
     def _progress(self, asked: Asked) -> Response:
-        """Handle ``get_task_progress``: a statement runs in one worker."""
+        """Handle ``get_task_progress``, reporting one worker for each statement."""
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
         over = int(found.is_over)
         facts = {
@@ -89,7 +89,7 @@ class InstanceRoutes:
 
     def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings  # SET statements in the text do not apply here
+        settings = call.settings  # without those of SET statements in the text
         schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
         place = Place(
             project=call.project,
@@ -154,13 +154,13 @@ class InstanceRoutes:
 
     def _result(self, instance: Instance) -> control.InstanceResult:
         text, kind = "", "csv"
-        if instance.message:  # an error or a cost estimate
+        if instance.message:  # it is an error or a cost estimate
             text, kind = instance.message, "text"
         elif instance.schema.columns:
             schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)
             if instance.is_query or len(schema) > 1:
                 text = csv_text(schema, list(batches))
-            else:  # SHOW …: one name per line
+            else:  # the result of SHOW: one name per line
                 names = (name for batch in batches for name in batch.column(0).to_pylist())
                 text, kind = "".join(f"{name}\n" for name in names), "text"
         task = control.TaskResult(

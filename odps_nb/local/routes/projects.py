@@ -1,4 +1,4 @@
-"""Routes of projects and schemas, and empty lists for kinds of objects that are not supported."""
+"""Routes of projects and schemas, and empty lists for unsupported kinds of objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odps_nb.wire import control
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
-# Kinds of objects that this service does not support; their lists are empty.
+# Object kinds that this service does not support; their lists are empty.
 NOTHING_OF = {
     "/resources": ("Resources", "Resource"),
     "/registration/functions": ("Functions", "Function"),
@@ -80,7 +80,7 @@ class ProjectRoutes:
         return Response(asked.base, media_type="text/plain")
 
     def _authorization(self, asked: Asked) -> Response:
-        # clients put it into links to web pages, which this service does not have
+        # clients put this token into links to web pages, which this service does not have
         token = base64.b64encode(asked.path["project"].encode()).decode()
         body = DECLARATION + element("Authorization", (element("Result", token),))
         return Response(body, media_type=XML)

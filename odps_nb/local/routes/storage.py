@@ -1,4 +1,4 @@
-"""The actions of the Storage API as blocking functions that run in worker threads."""
+"""The Storage API's actions, as blocking functions that run in worker threads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class StorageActions:
         yield To(calls.WriteRows, Right.WRITE, self._write_rows)
         yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
         yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
-        yield To(calls.ReadBlobs, None, self._read_blobs)  # checked for the projects of its blobs
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # checks rights in the blobs' projects
         yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
         yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
         yield To(calls.ReadInstance, Right.QUERY, self._read_instance)

@@ -82,7 +82,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's rights in the project and to the instance in ``named``."""
+        """Check the key's right in ``named['project']`` and, if set, to ``named['instance']``."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -144,7 +144,7 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Return the response to an unexpected error: a disk error or, after logging, a 500."""
+        """Return the response to an unexpected error: a disk error, or a logged 500."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
         if has_failed(error):
@@ -172,12 +172,12 @@ def _discard(body: Path) -> None:
     """Delete the file of a body; if that fails, the next start deletes it."""
     try:
         body.unlink(missing_ok=True)
-    except OSError as error:  # the response reports the work, not this clean-up
+    except OSError as error:  # a failed clean-up must not change the response
         log.warning("%s could not be deleted: %s", body, error)
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
-    """Call a handler; return its answer and, for a stream, the first chunks."""
+    """Call a handler; return its result and, for a stream, the first chunks."""
     answer = work(asked)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 

@@ -49,9 +49,9 @@ class StreamAnswer:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A row of the route table: a path; ``right`` applies to its project (``None``: no check).
+    """A route table row for a path; ``right`` is required in its project (``None``: no check).
 
-    ``keys`` are query parameters of which one must be present. Bodies of uploads go to files.
+    One of the query parameters ``keys`` must be present. Upload bodies are saved to files.
     """
 
     paths: Sequence[str]
@@ -64,7 +64,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A row of the route table: a request type; ``right`` applies as in `At`."""
+    """A route table row for a request type; ``right`` is required as in `At`."""
 
     kind: type
     right: Right | None
@@ -89,7 +89,7 @@ def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE
 
 
 def reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
-    """Return a response encoded by `odps_nb.wire.control` as a Starlette response."""
+    """Convert a response encoded by `odps_nb.wire.control` to a Starlette response."""
     content, headers = encoded
     if not any(name.lower() == "content-type" for name in headers):
         headers = {**headers, "Content-Type": XML}

@@ -50,7 +50,7 @@ class TableRoutes:
         table = self._service.catalog.table(call.table)
         segments, view = self._service.snapshots.visible(table), table.view
         info = control.TableInfo(
-            # the name as requested, because the vendor's client adopts it
+            # use the name as requested, because the vendor's client adopts it
             name=replace(table.name, table=call.table.table),
             schema=table.schema,
             table_id=str(table.table_id),
@@ -117,7 +117,7 @@ def _facts(found: Partition) -> dict[str, Any]:
 
 
 def _reserved(table: StoredTable) -> dict[str, str]:
-    """Return the properties that clients read, with their names in the extended document."""
+    """Return the properties that clients read, under their names in the extended document."""
     known = {k: v for k, v in table.properties.items() if k != VIEW}
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")

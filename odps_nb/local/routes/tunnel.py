@@ -1,4 +1,4 @@
-"""Routes of the tunnel: table downloads and uploads, results of SQL.
+"""Routes of the tunnel: table downloads, table uploads and SQL results.
 
 See ``docs/protocol.md`` section 9.4.
 
@@ -105,7 +105,7 @@ class Tunnel:
     def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
         name = _table(asked)
         session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
-        parts = table.schema.partition_columns  # clients append their values to the rows
+        parts = table.schema.partition_columns  # clients append partition values to the rows
         schema = replace(session.schema, partition_columns=parts)
         return _download_json(asked, session_id, session.record_count, schema)
 
@@ -257,7 +257,7 @@ def _row_range(params: dict[str, str]) -> tuple[int, int]:
 
 
 def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
-    """Return the requested columns in table order, which the row format numbers them by."""
+    """Return the requested columns in table order, which determines their field numbers."""
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns

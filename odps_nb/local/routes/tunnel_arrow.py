@@ -53,7 +53,7 @@ def _checked(view: memoryview) -> Iterator[bytes]:
 
 
 def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a stream; raises 400 if it is damaged or truncated."""
+    """Yield the batches of a stream, or raise 400 if it is damaged or truncated."""
     if len(data) < 8:
         raise faults.malformed("the Arrow stream of the tunnel is empty")
     (size,) = _U32.unpack(data[:4])
@@ -61,7 +61,7 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
         raise faults.malformed(f"the Arrow stream has chunks of {size} bytes")
     payload, at, total = bytearray(schema.serialize()), 4, 0
     while len(data) - at >= size + 4:
-        chunk = bytes(data[at : at + size])  # a copy: a traceback must not hold ``data``
+        chunk = bytes(data[at : at + size])  # a copy, so that no traceback keeps ``data``
         if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
             # a complete stream may end with a chunk of exactly this size
             break
@@ -79,14 +79,14 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
 def wire_batches(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield stored rows in the form that is sent; ``times``: convert TIMESTAMPs to structs too."""
+    """Yield stored rows in the form to send; with ``times``, convert TIMESTAMPs to structs too."""
     split = _SPLIT_TIMES if times else _SPLIT
     for batch in batches:
         arrays = []
         for column, array in zip(columns, batch.columns, strict=True):
             if column.type.code in split:
                 array = seconds_and_nanos(array)
-            elif has_timestamp(column.type):  # the client's schema has nanoseconds
+            elif has_timestamp(column.type):  # the client expects nanoseconds
                 array = in_units(array, arrow_type(column.type))
             arrays.append(array)
         yield pa.record_batch(arrays, names=batch.schema.names)
@@ -95,7 +95,7 @@ def wire_batches(
 def stored_batches(
     columns: Sequence[Column], data: memoryview
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of an uploaded stream; raises 400 if it is damaged or truncated."""
+    """Yield the rows of an uploaded stream, or raise 400 if it is damaged or truncated."""
     schema = arrow_schema(columns)
     sent = [f.with_type(SECONDS_AND_NANOS) if pa.types.is_duration(f.type) else f for f in schema]
     yield from decode_arrow(pa.schema(sent), data)

@@ -1,10 +1,10 @@
 """Encodes and decodes the row stream of the tunnel (``docs/protocol.md`` section 9.4).
 
-    field: tag varint (column << 3 | wire type) · value      per non-null column, from 1
+    field: tag varint (column << 3 | wire type) · value      per non-null column, counted from 1
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
 
-A record's CRC covers, per column, its number as int32 and its value in fixed width. The vendor's
+A record's CRC covers each column's number as int32 and its fixed-width value. The vendor's
 client writes the last CRC sign-extended; both forms are accepted.
 """
 
@@ -81,7 +81,7 @@ def _zigzag(number: int) -> bytes:
 def encode_rows(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows encoded as a row stream; ``batches`` hold stored columns in order."""
+    """Yield rows encoded as a row stream; ``batches`` contain these columns in order."""
     tags = [
         (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
         for i, c in enumerate(columns, 1)
@@ -113,7 +113,7 @@ def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     """Return a value's bytes on the wire, and the bytes that its checksum covers."""
     if isinstance(odps, ArrayType):
         return _encode_list(value, odps.element)
-    if isinstance(odps, VectorType):  # unlike in a list, elements have no null byte
+    if isinstance(odps, VectorType):  # unlike list elements, its elements have no null byte
         data, checked = _join(_encode(item, odps.element) for item in value)
         return _varint(len(value)) + data, checked
     if isinstance(odps, MapType):
@@ -163,7 +163,7 @@ def _join(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
 
 
 def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a stream as stored columns; raises 400 if it is damaged or truncated."""
+    """Yield the rows of a stream as stored columns, or raise 400 if it is damaged or truncated."""
     reader = _Reader(data)
     rows: list[list[Any]] = []
     count = total = 0
@@ -191,7 +191,7 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
 
 
 def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any], int]:
-    """Read one record, or the tag that starts the end of the stream."""
+    """Read one record, or the tag that begins the end of the stream."""
     row: list[Any] = [None] * len(columns)
     crc = 0
     while True:
@@ -342,7 +342,7 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
     """Return the values of a stored column as plain Python values."""
     target = plain_type(odps)
     plain = array if array.type.equals(target) else array.cast(target)
-    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # STRING: any bytes
+    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING may hold any bytes
     return [_as_nanos(value, odps) for value in values] if _is_micro(array.type) else values
 
 
@@ -366,7 +366,7 @@ def _as_nanos(value: Any, odps: OdpsType) -> Any:
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
-    """Return a stored column from plain values; raises 400 if they do not fit its type."""
+    """Return a stored column from plain values, or raise 400 if they do not fit its type."""
     plain = plain_type(column.type)
     try:
         return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))

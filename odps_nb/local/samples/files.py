@@ -1,7 +1,7 @@
 """The tables ``types_all``, ``media`` and ``documents``, from Parquet files in this folder.
 
 ``tools/sample_files`` generates these files. A few blobs of ``media`` are traps: empty, corrupt,
-wrongly declared, too many pixels, with scripts, or named with HTML markup.
+of a wrongly declared type, with scripts or too many pixels, or named with HTML markup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 Store = Callable[[bytes, str, str], bytes]
-"""Stores a blob, given as data, media type and file name; returns the bytes of its reference."""
+"""Stores a blob (data, media type, file name) and returns its reference's bytes."""
 Batches = Iterator[tuple[PartitionSpec, pa.RecordBatch]]
 
 # JSON is not in `orders`, because the real Storage API cannot read JSON columns. The two INTERVAL
@@ -55,7 +55,7 @@ def types_all() -> Batches:
 
 
 def media(store: Store) -> Batches:
-    """Yield the rows of ``media``: some forty files."""
+    """Yield the rows of ``media``: about forty files."""
     rows: list[dict[str, Any]] = _read("media").to_pylist()
     for row in rows:
         if row["content"] is not None:

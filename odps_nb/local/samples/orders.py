@@ -19,7 +19,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
-#: Rows of each day; weekends sell more.
+#: Number of rows for each day; weekends have more orders.
 ROWS_PER_DAY = {
     "2024-01-01": 231_072,
     "2024-01-02": 243_008,
@@ -168,7 +168,7 @@ def _day(number: int, day: str, first_id: int, count: int) -> pa.RecordBatch:
 
 
 def _pick(words: tuple[str, ...] | list[str], index: _Ints, mask: Any = None) -> pa.Array:
-    """Gather words by index; masked rows are null."""
+    """Return the words at the given indexes; masked rows are null."""
     return pa.array(words, pa.utf8()).take(pa.array(index.astype(np.int32), mask=mask))
 
 
@@ -182,7 +182,7 @@ def _customers(rng: np.random.Generator, count: int) -> pa.Array:
 def _amounts(rng: np.random.Generator, quantity: _Ints) -> pa.Array:
     count = len(quantity)
     cents = (rng.gamma(2.2, 1800.0, count) + 199).astype(np.int64) * quantity
-    # decimal128 is a little-endian 128-bit integer: the low word, then the sign
+    # decimal128 is a little-endian 128-bit integer: the low word, then its sign extension
     words = np.empty((count, 2), dtype="<i8")
     words[:, 0] = cents
     words[:, 1] = cents >> 63

@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 
 def install_samples(folder: DataFolder) -> bool:
-    """Fill a locked folder with the samples if it is new (no catalog); return whether it was."""
+    """Fill a locked folder with the samples if it has no catalog yet; return whether it was new."""
     if folder.has_catalog:
         return False
     template = _template()
@@ -109,7 +109,7 @@ def _write(
 
 
 def _template() -> Path:
-    """Return the folder with the built samples; build it if it does not exist."""
+    """Return the folder with the built samples, building it if it does not exist."""
     cache = cache_folder()
     finished = cache / f"samples-{_fingerprint()}"
     if finished.is_dir():
@@ -130,7 +130,7 @@ def _template() -> Path:
 
 
 def _prune(cache: Path, finished: Path) -> None:
-    """Delete folders of older versions that no process can still be linking from."""
+    """Delete older versions' folders, except recent ones that a process may be linking from."""
     for path in cache.glob("samples-*"):
         if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
@@ -153,7 +153,7 @@ def _build(root: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what the samples depend on: code, files, catalog layout, file writer."""
+    """Return a hash of the samples' inputs: code, files, catalog layout, file writer."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
     own = [path for path in here.iterdir() if path.suffix in (".py", ".parquet")]

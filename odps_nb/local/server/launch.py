@@ -59,7 +59,7 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        if self.temporary_root is not None:  # left over only if the service was killed
+        if self.temporary_root is not None:  # remains only if the service was killed
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 
     @property

@@ -1,7 +1,7 @@
 """Injects faults into responses for tests: cut, stall, corrupt, refuse, expire, close.
 
-Disabled unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` sets
-the rules as JSON, ``GET`` returns them with their counters, ``DELETE`` removes them::
+It requires a service started with ``--misbehave``. ``PUT /api/misbehaviour`` sets the rules as
+JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
 
     {"rules": [
         {"action": "TableRead", "skip": 1, "times": 2, "fault": "cut", "at": 5000},
@@ -63,7 +63,7 @@ class Misbehaviour:
     _lock: Lock = field(default_factory=Lock)
 
     def load(self, document: bytes) -> None:
-        """Replace all rules; raises a fault with status 400 if the new ones are invalid."""
+        """Replace all rules, or raise 400 if the new ones are invalid."""
         try:
             given = json.loads(document or b"{}")
             rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
@@ -78,7 +78,7 @@ class Misbehaviour:
             return json.dumps({"rules": [asdict(rule) for rule in self.rules]}).encode()
 
     def choose(self, action: str, path: str, session: str = "") -> Rule | None:
-        """Return the rule that applies to this request, or ``None``; updates the counters."""
+        """Return the rule for this request, or ``None``, and update the counters."""
         with self._lock:
             for rule in self.rules:
                 beginning = rule.action.startswith("/") and path.startswith(rule.action)
@@ -170,7 +170,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Wait until the client disconnects: an abandoned response would hold its rows."""
+        """Stall until the client disconnects; a longer stall would keep the rows in memory."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds

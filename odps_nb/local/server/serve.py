@@ -1,7 +1,7 @@
 """``odps-nb serve``: runs the embedded service as a process.
 
 With ``--json``, the first line of stdout is the endpoint and access key; all other output is
-written to stderr. Stops on SIGTERM or SIGINT, and optionally when the parent process exits.
+written to stderr. It stops on SIGTERM or SIGINT, and optionally when the parent process exits.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     temporary: Path | None = None
     ended = threading.Event()
-    if options.root is None:  # chosen before it is created: a signal may arrive in between
+    if options.root is None:  # choose the path first: a signal must not leave an unknown folder
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
-        _on_signal(_leave)  # a signal during the start must also release what was opened
+        _on_signal(_leave)  # a signal during startup must release what was opened so far
         if temporary is not None:
             temporary.mkdir(mode=0o700)
         _serve(options, temporary or Path(options.root), ended)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Left(BaseException):
-    """A signal stopped the service before it started serving."""
+    """Raised when a signal stops the service before it starts serving."""
 
 
 def _leave() -> None:
@@ -152,7 +152,7 @@ class _Connection(H11Protocol):
 
 
 def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
-    """Exit the process if a graceful stop takes too long; as safe as ``kill -9``."""
+    """Exit the process if a graceful stop takes too long. This is as safe as ``kill -9``."""
     if ended.wait(seconds):
         return
     if temporary is not None:
@@ -163,8 +163,8 @@ def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> 
 
 def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> None:
     listener = _listener(options.port)
-    # asyncio sets this only on sockets with an explicit protocol number, unlike this one; without
-    # it each small response waits 40 ms for the client's delayed acknowledgement
+    # asyncio sets this only on sockets with an explicit protocol number, unlike this one. Without
+    # it, each small response waits 40 ms for the client's delayed acknowledgement
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     given = _credentials(options.credentials)
     settings = Settings(
@@ -207,10 +207,10 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
             )
         )
         # uvicorn replaces this handler while it runs and re-raises the signal after it stops,
-        # when the service is still to be closed
+        # before the service has been closed
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
-        gc.freeze()  # imported objects live on: exclude them from collections
+        gc.freeze()  # exclude imported objects, which are never freed, from GC
         done = threading.Event()
         threading.Thread(target=_tidy, args=(service, done), daemon=True).start()
         temporary = None if options.root else root
@@ -240,7 +240,7 @@ def _on_signal(do: Callable[[], object]) -> None:
 
 
 def _credentials(path: str | None) -> dict[str, Any]:
-    """Read a credentials file; raises if other users can read it."""
+    """Read a credentials file, or raise if other users can read it."""
     if path is None:
         return {}
     file = Path(path)

@@ -85,7 +85,7 @@ def _branch(cursor: Cursor) -> Branch:
 
 
 def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """Parse ``[(a, b)] VALUES (x, y)``; names are empty without the list of columns."""
+    """Parse ``[(a, b)] VALUES (x, y)``; without a column list, the names are empty."""
     columns = names(cursor) if cursor.peek("(") else None
     cursor.expect("values")
     inner = cursor.inner()
@@ -184,7 +184,7 @@ class _Query:
         self._count = 0
 
     def add(self, values: Iterable[str | None]) -> int:
-        """Add a row's values (``None``: null) to the current part; return its choice number."""
+        """Add a row (``None``: null) to the current part; return its index in ``choices``."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
             if value is not None and (column, value) not in self._places:
@@ -222,13 +222,13 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # deleted: the row is omitted
+        number = "NULL"  # omits the deleted row
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
         numbers.append(f"{condition} {number}")
         earlier += f"{condition} NULL "
-    # part of the choice number, because DuckDB could skip a separate condition
+    # the check is part of the choice number, because DuckDB could skip a separate condition
     once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
     return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 
@@ -254,7 +254,7 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
 
 
 def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the expression of each assigned column; raises 400 for a primary key column."""
+    """Return the expression of each assigned column, or raise 400 for a primary key column."""
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
@@ -283,7 +283,7 @@ def _check_transactional(table: StoredTable, what: str) -> None:
 
 
 def _all(table: StoredTable) -> tuple[str, ...]:
-    return tuple(c.name for c in table.schema if c.generated is None)  # the others are recomputed
+    return tuple(c.name for c in table.schema if c.generated is None)  # others are recomputed
 
 
 def _insert(table: StoredTable, name: tuple[str, ...], query: _Query) -> Insert:

@@ -1,10 +1,10 @@
 """Makes implicit conversions explicit where MaxCompute's rules differ from DuckDB's.
 
-Number literals with a decimal point are DOUBLE, a cast to an integer truncates, averages and
+Number literals with a decimal point are DOUBLE, a cast to an integer truncates, and averages and
 quotients of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL
 data type* and *AVG*. `session_times` converts times, except inserted ones.
 
-Inserted constants are read as the type of their column. Other inserted instants are converted to
+Inserted constants are read as their column's type. Other inserted instants are converted to
 the session's clock for a TIMESTAMP_NTZ, DATE or text column, and inserted clock times are read by
 that clock for a DATETIME or TIMESTAMP column.
 """
@@ -50,7 +50,7 @@ _COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
     """Add explicit conversions in place; ``exact_values`` keeps the numbers in VALUES."""
-    for node in reversed(list(query.walk(bfs=False))):  # inner ones first
+    for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
         if isinstance(node, ARITHMETIC):
             _compute(node, types)
         elif isinstance(node, exp.Avg):
@@ -87,7 +87,7 @@ def _compute(node: Any, types: Types) -> None:
 
 
 def _compare(node: Any, types: Types) -> None:
-    """Cast text that is compared with numbers to DOUBLE, or to DECIMAL if the other is one."""
+    """Cast text compared with numbers to DOUBLE, or to DECIMAL if a number is a DECIMAL."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(one): one for one in reversed(values)}
         if "DECIMAL" in met:
@@ -130,7 +130,7 @@ def _average(node: Any, types: Types) -> None:
 
 
 def _cast(node: Any, types: Types) -> None:
-    """Truncate where DuckDB would round, and cast to the right types of DATETIME and DECIMAL."""
+    """Truncate where DuckDB would round, and use DuckDB's types for DATETIME and DECIMAL."""
     wanted, given = node.to, types.name(node.this)
     function = ""
     if wanted.is_type("decimal") and not wanted.expressions:
@@ -163,7 +163,7 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
     if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
         return
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
-        return  # a fraction, such as in PERCENTILE
+        return  # a fraction argument, such as in PERCENTILE
     beside = [
         types.name(one)
         for group in operands(value.parent, computed=True)
@@ -200,7 +200,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Cast constants of inserted rows to the types of their columns; ``exact``: DECIMALs too."""
+    """Cast inserted constants to their columns' types; with ``exact``, numbers to DECIMAL too."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
@@ -227,7 +227,7 @@ def _keep_digits(value: Any) -> None:
 
 
 def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: SessionClock) -> None:
-    """Convert inserted values that are not constants, in place; skips columns from a ``*``."""
+    """Convert inserted non-constant values in place, except columns from a ``*``."""
     if clock.is_utc:
         return
     for row in _rows(query):
@@ -258,7 +258,7 @@ def _rows(query: Any) -> Iterator[list[Any]]:
 
 
 def _passed_through(select: Any) -> Any | None:
-    """Return the subquery whose columns a SELECT returns unchanged and unused, or ``None``."""
+    """Return the subquery whose columns a SELECT returns but does not filter by, or ``None``."""
     given = {key for key, value in select.args.items() if value}
     if "from_" not in given or not given <= {"expressions", "from_", "where"}:
         return None

@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-# the number of these nodes in a query determines its complexity
+# The number of these nodes in a query determines its reported complexity.
 _COUNTED = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
@@ -58,7 +58,7 @@ def iter_scans(
 
 
 def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
-    """Return a function that tells whether the conditions of the query keep a partition."""
+    """Return a function that checks whether the query's conditions keep a partition."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 

@@ -31,7 +31,7 @@ ZONE = "odps.sql.timezone"
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone; raises 400 for an unknown name."""
+    """Return a time zone, or raise 400 for an unknown name."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -42,7 +42,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement; ``far``: text is read as TIMESTAMP in microseconds."""
+    """The context of a statement; with ``far``, text is read as TIMESTAMP in microseconds."""
 
     project: str
     schema: str | None = None
@@ -54,7 +54,7 @@ class Place:
     far: bool = False
 
     def table(self, name: Name, right: Right = Right.QUERY) -> TableName:
-        """Resolve a name as written in SQL; raises 403 if the key lacks the right."""
+        """Resolve a name as written in SQL, or raise 403 if the key lacks the right."""
         if len(name) > 3:
             raise faults.parse_failed(f"{'.'.join(name)} is not a valid table name")
         if len(name) == 2 and self.three_parts:
@@ -89,7 +89,7 @@ class Place:
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return the table (with ``view``: the view) to change; raises 400 for the other kind."""
+    """Return the table (or, with ``view``, the view) to change; raise 400 for the other kind."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"

@@ -1,4 +1,4 @@
-"""Converts types between MaxCompute and DuckDB; the stored rows that a query process reads."""
+"""Converts types between MaxCompute and DuckDB, and opens stored rows for query processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RESULT = {ARROW_TYPES[code]: code for code in _KEPT} | {
 CLOCKS = frozenset(
     (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 )
-"""The types without a time zone."""
+"""The time types without a time zone, and text types."""
 
 
 def duck_type(odps: OdpsType) -> str:
@@ -68,7 +68,7 @@ def duck_type(odps: OdpsType) -> str:
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type of a result column, from DuckDB's spelling and Arrow's type."""
     if spelled in ("HUGEINT", "UHUGEINT"):
-        return PrimitiveType(TypeCode.BIGINT)  # sums of integers
+        return PrimitiveType(TypeCode.BIGINT)  # DuckDB's type for sums of integers
     return _from_arrow(arrow)
 
 

@@ -23,7 +23,7 @@ _STRFTIME = {
 }
 _FORMAT = re.compile("|".join(_STRFTIME), re.IGNORECASE)
 _NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
-# known in sqlglot's Hive dialect, but with fewer arguments or a different result
+# Functions that sqlglot's Hive dialect knows with fewer arguments or a different result.
 _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
 
 
@@ -35,12 +35,12 @@ def maxcompute_dialect() -> Any:
     plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 2:  # a DATETIME; in its format, unlike Hive's, mm is a month
+        if len(arguments) == 2:  # returns a DATETIME; mm is a month, unlike in Hive
             return call("TO_DATE", *arguments)
         return plain(arguments, dialect)
 
     def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 1:  # a DATETIME; text in Hive
+        if len(arguments) == 1:  # returns a DATETIME, but text in Hive
             return call("FROM_UNIXTIME", *arguments)
         return formatted(arguments, dialect)
 
@@ -77,7 +77,7 @@ def translate_functions(query: Any) -> None:
 
 def _respell(query: Any) -> None:
     """Replace calls of functions that the parser knows but that differ in DuckDB."""
-    for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+    for node in list(query.find_all(exp.Quantile)):  # this is PERCENTILE, which interpolates
         value = node.this
         for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
             one.replace(exp.cast(one.copy(), "double"))
@@ -97,7 +97,7 @@ def _respell(query: Any) -> None:
 
 
 def _read_json(node: Any) -> None:
-    """Return NULL for invalid JSON, and one text for all matches of a path with ``[*]``."""
+    """Make a call return NULL for invalid JSON, and one text for all matches of a ``[*]`` path."""
     node.set("this", call("mc_valid_json", node.this))
     if node.expression.find(exp.JSONPathWildcard) is not None:
         found = exp.JSONExtract(this=node.this, expression=node.expression)
@@ -115,7 +115,7 @@ def _order_texts(within: Any) -> None:
 
 
 def join_lateral_views(query: Any) -> None:
-    """Rewrite each LATERAL VIEW as a lateral join, in place; supports MAPs and OUTER."""
+    """Rewrite each LATERAL VIEW as a lateral join, in place, including MAPs and OUTER."""
     for select in query.find_all(exp.Select):
         _name_exploded(select)
         laterals = select.args.get("laterals") or []
@@ -165,7 +165,7 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 
 
 def _check_format(form: Any, function: str) -> None:
-    """Convert a format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's; it must be a constant."""
+    """Convert a constant format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise faults.parse_failed(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

@@ -114,17 +114,17 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Start a statement; parses it first and raises syntax errors.
+        """Parse a statement and start it; syntax errors are raised immediately.
 
         If an earlier job of this key and project had the same ``guid``, its instance is returned
-        and nothing starts. With ``estimates``, the cost is estimated instead and becomes the
-        message. ``patience`` is the number of seconds to wait for the end.
+        and nothing starts. With ``estimates``, only the cost is estimated, and the estimate becomes
+        the message. ``patience`` is the number of seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
             statement = parse_statement(query)  # may take seconds, so outside the lock
             with self._lock:
-                instance_id = self._known(place, guid)  # another thread may have been first
+                instance_id = self._known(place, guid)  # another thread may have submitted it
                 if instance_id is None:
                     instance_id = self._insert(place, query, task, guid, source)
                     stopper = Stopper()
@@ -165,7 +165,7 @@ class Instances:
             wait([running[1]], timeout=seconds)
 
     def get(self, project: str, instance_id: str) -> Instance:
-        """Return an instance; raises `NotFoundError` if it is unknown."""
+        """Return an instance, or raise `NotFoundError` if it is unknown."""
         row = self._db.row(
             "SELECT * FROM instances WHERE instance_id = ? AND project = ?", instance_id, project
         )
@@ -189,7 +189,7 @@ class Instances:
             )
 
     def cancel(self, project: str, instance_id: str) -> None:
-        """Cancel an instance; raises 409 if it has ended."""
+        """Cancel an instance, or raise 409 if it has ended."""
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
@@ -229,7 +229,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance; raises 409 if it failed or is still running."""
+        """Return a successful instance, or raise 409 if it failed or is still running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -242,7 +242,7 @@ class Instances:
         return found
 
     def open_download(self, instance_id: str, *, limited: bool = False) -> str:
-        """Return a new download id for a result, or for its first `LIMITED_RESULT_ROWS`."""
+        """Return a new download id for a result, or for its first `LIMITED_RESULT_ROWS` rows."""
         download_id = f"{_LIMITED}{new_id()}" if limited else new_id()
         self._db.run(
             "INSERT INTO downloads VALUES (?, ?, ?)", download_id, instance_id, self._clock()
@@ -366,7 +366,7 @@ class Instances:
         batches = iter(rows.batches)
         first = list(islice(batches, 1))
         schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
-        if first and first[0].schema != schema:  # decided before rows are written
+        if first and first[0].schema != schema:  # choose the unit before writing rows
             unit = TimeUnit.MICRO
             schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, schema) as writer:
@@ -383,7 +383,7 @@ class Instances:
 
 
 class _FarResult(Exception):
-    """A time of the result is outside the range of nanoseconds."""
+    """Raised when a time of the result is outside the nanosecond range."""
 
 
 def limited_result(instance: Instance) -> Instance:

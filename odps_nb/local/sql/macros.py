@@ -9,7 +9,7 @@ CUT = (
     "a time has digits below a microsecond and another one is outside the range of nanoseconds,"
     " SQL of the embedded service cannot process both"
 )
-"""Error of a query that reads text as nanoseconds and finds a year such as 9999."""
+"""Error message of a query that reads text as nanoseconds and finds a year such as 9999."""
 
 _TEXT = r"""
 -- MaxCompute's date units -> DuckDB's date parts

@@ -130,7 +130,7 @@ class QueryRun:
         self, process: _Process, limits: QueryLimits, explain: Callable[[str], Exception]
     ) -> None:
         self._process, self._limits, self._explain = process, limits, explain
-        self._is_idle = True  # the process has answered the last request
+        self._is_idle = True  # the process has responded to the last request
         self._ended_for = ""
         self.timer = threading.Timer(limits.seconds, self._stop, ["too late"])
         self.timer.daemon = True
@@ -163,7 +163,7 @@ class QueryRun:
         self._stop("cancelled")
 
     def end(self) -> int:
-        """End the query gracefully; return the memory of the process, in bytes.
+        """End the query gracefully; return the process's memory use in bytes.
 
         Returns ``sys.maxsize`` if the process cannot be reused.
         """
@@ -197,7 +197,7 @@ class QueryRun:
         except ValueError as error:
             raise faults.internal(f"a query process sent an {error}") from None
         if (failed := found.get("failed")) is not None:
-            # after running out of memory, the next query would have less of it
+            # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")
             raise self._explain(failed)
         self._is_idle = "done" in found

@@ -75,10 +75,10 @@ def translate(
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
-    With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds have no years such
-    as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` are
-    the types of the columns to insert into: numbers in VALUES are kept as written for them, and
-    with ``exact`` also constants in a SELECT for a DECIMAL column.
+    With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds exclude years such
+    as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` lists
+    the types of the columns to insert into: numbers in VALUES for them are kept as written and,
+    with ``exact``, so are constants in a SELECT for a DECIMAL column.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
@@ -186,7 +186,7 @@ def parse_query(text: str) -> Any:
 
 
 def _check_signs(query: Any, text: str) -> None:
-    """Raise 400 for syntax that only the parser accepts: braces, placeholders, empty STRUCTs."""
+    """Raise 400 for sqlglot's own syntax: braces, placeholders, empty STRUCTs."""
     kinds = [TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER, TokenType.PLACEHOLDER]
     if query.find(exp.Placeholder) is not None:
         kinds.append(TokenType.COLON)
@@ -209,7 +209,7 @@ def _check_signs(query: Any, text: str) -> None:
 
 
 def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Yield the nodes and names of the tables in a query, except of CTEs."""
+    """Yield the nodes and names of the tables in a query, without CTEs."""
     ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
     for table in list(query.find_all(exp.Table)):
         name = tuple(part.name for part in table.parts)
@@ -358,7 +358,7 @@ def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
     found: list[str | None] = []
     for shown in query.expressions:
         if isinstance(shown, exp.Aliases):
-            return None  # one expression, several columns
+            return None  # one expression yields several columns
         inner = shown.this if isinstance(shown, exp.Alias) else shown
         if isinstance(inner, (exp.Max, exp.Min)):
             inner = inner.this

@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to typed errors with place and suggestion."""
+"""Converts errors of the SQL parser and DuckDB to typed errors with a place and a suggestion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QueryNames:
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
     by_key = {one.casefold(): one for one in known}
-    by_key.pop(name.casefold(), None)  # exists, but not in this scope
+    by_key.pop(name.casefold(), None)  # it exists, but not in this scope
     near = get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
@@ -77,7 +77,7 @@ def refusal(said: str, names: QueryNames) -> Exception:
     plain = _plain(rest)
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
-    if kind == "Out of Memory Error":  # DuckDB's text is about its settings
+    if kind == "Out of Memory Error":  # DuckDB's text suggests its own settings
         return faults.invalid("ODPS-0121095: the query exceeds its memory limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
@@ -105,7 +105,7 @@ def _failure(message: str, advice: str) -> Exception:
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     """Return a factory of semantic errors; ``{0}`` is the pattern's first group, a name.
 
-    The error points to the place of that name. With ``plain``, the groups are types.
+    The error points to that name. With ``plain``, the groups are types.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:

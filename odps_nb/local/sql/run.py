@@ -1,7 +1,7 @@
 """Runs SQL statements on the catalog: DDL in `ddl`, queries in `queries`.
 
-A query sees only a snapshot of the tables and nothing else on this machine. The rows that it
-writes become visible atomically.
+A query sees only a snapshot of the tables and nothing else on this machine. The rows that a
+statement writes become visible atomically.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # loads sqlglot, which waits until the first query
+if TYPE_CHECKING:  # loads sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -217,7 +217,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        changes = statement.rewrites or statement.has_operations  # depend on the old rows
+        changes = statement.rewrites or statement.has_operations  # these depend on the old rows
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
 
@@ -230,7 +230,7 @@ class SqlRunner:
         try:
             self._insert(insert, job)
         except (InvalidRequestError, NotFoundError) as error:
-            # the place is in the generated query, not in the statement
+            # the error's place refers to the generated query, not to the statement
             message = _PLACE.sub("[1,1]", error.message, count=1)
             raise type(error)(message, status=error.status, code=error.code) from None
 
@@ -247,7 +247,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # before the rows are written
+                self._catalog.require_free(name)  # check before writing the rows
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
@@ -327,7 +327,7 @@ def _converted(
             f"ODPS-0130071: the query returns {len(found.columns)} columns, "
             f"the table requires {len(fed)}"
         )
-    count = len(fed) if query.has_star else 0  # without a star, the values are converted
+    count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
     names = [f"c{i}" for i in range(len(fed))]
     casts = [
         f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
@@ -382,7 +382,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows to insert for a batch of a query, by the choice number of each row."""
+    """Return the rows to insert for a query's batch, as each row's choice number specifies."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):

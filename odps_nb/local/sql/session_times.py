@@ -2,10 +2,10 @@
 
 DuckDB stores instants as UTC clock times. Three rules apply, by the types of the operands:
 
-- Text, dates and clock times combined with a DATETIME or TIMESTAMP are converted to instants: in
-  comparisons, lists and set operations.
+- In comparisons, lists and set operations, text, dates and clock times combined with a DATETIME or
+  TIMESTAMP are converted to instants.
 - CASE, IF or COALESCE of text and times is text.
-- Functions, ``||`` and LIKE get times of the session's clock, unless they only pass values on.
+- Functions, ``||`` and LIKE receive times on the session's clock, unless they only return them.
 
 Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST*.
 """
@@ -32,7 +32,7 @@ _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
-# Functions that select, count, collect or contain values unchanged.
+# Functions that do not change values: they select, count, collect or search for them.
 _PASSING = (
     *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2),
     *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
@@ -40,7 +40,7 @@ _PASSING = (
     *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),
 )
 _SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
-# Functions that do not accept text in DuckDB, and accept milliseconds only in some years.
+# Functions that DuckDB does not support for text, or for milliseconds in all years.
 _CLOCK_PARTS = (
     *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
 )
@@ -75,7 +75,7 @@ def place_times(query: Any, types: Types, clock: SessionClock) -> None:
     placing = _Placing(types, clock)
     for node in nodes:
         placing.meet(node)
-    for node in reversed(nodes):  # inner ones first
+    for node in reversed(nodes):  # inner nodes first
         placing.move(node)
 
 
@@ -144,7 +144,7 @@ class _Placing:
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
-        """Convert a value to the element type of the array in which it is searched."""
+        """Convert a value to the element type of the array that is searched for it."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)
@@ -168,7 +168,7 @@ class _Placing:
             unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
             if self._types.name(value) not in _INSTANTS:
                 self._clock.read(node, "DATETIME")
-            elif unit not in _EXACT_UNITS:  # across clock changes
+            elif unit not in _EXACT_UNITS:  # days may be longer or shorter than 24 h
                 self._clock.compute(node, value, "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):
@@ -178,7 +178,7 @@ class _Placing:
         for one in list(node.iter_expressions()):
             inner = one
             while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
-                inner = inner.this  # added by the parser around an argument
+                inner = inner.this  # the parser added it around the argument
             self._show(inner)
 
     def _show(self, node: Any) -> None:

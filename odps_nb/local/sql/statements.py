@@ -112,7 +112,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRows:
-    """UPDATE … SET column = expression, or DELETE FROM … if there are no values; with WHERE."""
+    """UPDATE … SET column = expression, or (without ``values``) DELETE FROM …; WHERE condition."""
 
     name: Name
     alias: str = ""
@@ -122,7 +122,7 @@ class ChangeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A branch of MERGE: WHEN [NOT] MATCHED [AND condition] THEN …; DELETE if without values."""
+    """A branch of MERGE: WHEN [NOT] MATCHED [AND condition] THEN …; a DELETE has no ``values``."""
 
     matched: bool
     values: tuple[tuple[str, str], ...] = ()

@@ -1,8 +1,8 @@
 """Parses SQL text into a statement: DDL and the heads of INSERTs. Queries remain text.
 
 Names are not resolved here. Other text raises a parse error in the service's form
-(``ODPS-0130161:[line,column] …``), which says if MaxCompute supports the statement or clause and
-the embedded service does not.
+(``ODPS-0130161:[line,column] …``), which says whether MaxCompute supports a statement or clause
+that the embedded service does not.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _query(cursor: Cursor) -> Statement:
         if cursor.accept("insert"):
             insert = _insert(cursor)
             head = placed[: len(placed) - len(text)] + before
-            # Blanks replace the parsed text, so that places stay those of the statement.
+            # Blanks replace the parsed text, so that positions still refer to the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return Query(text=cursor.take(placed))
 
@@ -180,7 +180,7 @@ def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], di
 
 
 def _stored_as(cursor: Cursor) -> None:
-    """Accept only the file format of tables that are not external."""
+    """Parse a file format, accepting only that of internal tables."""
     at, word = cursor.line_and_column, cursor.name().upper()
     if word != "ALIORC":
         raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)

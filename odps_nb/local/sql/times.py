@@ -1,4 +1,4 @@
-"""Rewrites times in SQL between the statement's time zone and UTC, with all their digits.
+"""Converts times in SQL between the statement's time zone and UTC, keeping all digits.
 
 DuckDB sees stored instants as UTC wall-clock times.
 """
@@ -37,20 +37,20 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class SessionClock:
-    """Converts between text, instants and a session's clock; ``fine``: in nanoseconds."""
+    """Converts between text, instants and a session's clock, with ``fine`` in nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Convert text or a clock time to an instant; ``strict``: raise for invalid text."""
+        """Convert text or a clock time to an instant; with ``strict``, fail for invalid text."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            if isinstance(node.parent, (exp.Alias, exp.Select)):  # no other operand types it
+            if isinstance(node.parent, (exp.Alias, exp.Select)):  # no operand determines its type
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
             kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
@@ -116,7 +116,7 @@ class SessionClock:
         wrap(node, made)
 
     def now(self, node: Any) -> None:
-        """Cast the current time to a type without a zone; use the session's current date."""
+        """Make the current time zoneless; replace the current date and zone by the session's."""
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
@@ -194,7 +194,7 @@ def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
     if node.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
         return
     if met and met <= _CLOCKS:
-        forget(node)  # a clock time, so the column is not converted either
+        forget(node)  # both are clock times, so the column is not converted either
     else:
         node.this.set("this", _in_utc(found, zone))
 

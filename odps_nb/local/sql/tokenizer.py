@@ -68,7 +68,7 @@ def _tokens(source: str) -> list[Any]:
 
 
 def statements(source: str) -> list[Cursor]:
-    """Split a text at its semicolons; drops comments and empty statements."""
+    """Split a text at its semicolons, dropping comments and empty statements."""
     found: list[Cursor] = []
     group: list[Any] = []
     for token in _tokens(source):
@@ -84,7 +84,7 @@ class Cursor:
     """A position in the tokens of one statement, or of a part of it.
 
     ``source`` is the whole text, to which the places in errors refer. ``tokens`` are by default
-    all its tokens; ``end`` is the position after the last one, for a part without tokens.
+    all its tokens. ``end`` is the position after the last one, for a part without tokens.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -118,7 +118,7 @@ class Cursor:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The next one or two tokens in upper case, as far as they are words."""
+        """The next one or two tokens in upper case, up to the first that is not a word."""
         found = []
         for token in self._tokens[self._at : self._at + 2]:
             if token.token_type.name != "VAR" or not token.text.isalpha():
@@ -154,12 +154,12 @@ class Cursor:
         return found
 
     def expect(self, *words: str) -> None:
-        """Consume these words or signs; raises a parse error if other tokens are next."""
+        """Consume these words or signs, or raise a parse error if other tokens are next."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
     def one_of(self, *words: str) -> str:
-        """Consume and return one of these words; raises a parse error for another token."""
+        """Consume and return one of these words, or raise a parse error for another token."""
         for word in words:
             if self.accept(word):
                 return word
@@ -184,7 +184,7 @@ class Cursor:
         return self.listed(self.name, ".")
 
     def listed(self, read: Callable[[], T], sign: str = ",") -> tuple[T, ...]:
-        """Call ``read`` one or more times, consuming a sign between; return the results."""
+        """Call ``read`` one or more times, consuming ``sign`` between calls; return the results."""
         found = [read()]
         while self.accept(sign):
             found.append(read())

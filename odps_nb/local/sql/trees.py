@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""Key in a node's ``meta`` of the number that identifies its type; -1 if unknown."""
+"""Key in a node's ``meta`` for the number that identifies its type; -1 if unknown."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands that must have one type; ``computed`` includes arithmetic etc."""
+    """Yield groups of operands that share a type; ``computed`` adds arithmetic and branches."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):

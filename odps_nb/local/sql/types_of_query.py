@@ -43,7 +43,7 @@ _RETURNS = {
 
 
 class Types:
-    """The types of the nodes of one query; ``results`` are those of its result columns."""
+    """The types of one query's nodes; ``results`` are the types of its result columns."""
 
     def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
@@ -59,7 +59,7 @@ class Types:
         return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return the precision and scale of a DECIMAL, or of a DECIMAL that fits an integer."""
+        """Return the precision and scale of a DECIMAL, or of one that can hold an integer."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))
@@ -70,8 +70,8 @@ class Types:
 
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
-    """Return the types of a query; ``tables`` are its tables by name in the query."""
-    members = {}  # by mark: the parser reads the member st.a as a column
+    """Infer the types in a query; ``tables`` are its tables by their names in the query."""
+    members = {}  # keyed by mark; the parser reads a struct member st.a as a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name), which sqlglot gets wrong."""
+    """Return the column types of LATERAL VIEWs by (alias, name), as sqlglot infers wrong ones."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -229,7 +229,7 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return text if the values have both text and instants, otherwise the instant's type."""
+    """Return text if the values include both text and instants, otherwise the instant's type."""
     kinds = [one.type for one in choices(node) if one.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
@@ -275,4 +275,4 @@ def _sqlglot_type(odps: OdpsType) -> Any:
     try:
         return exp.DataType.build(text, dialect=maxcompute_dialect())
     except SqlglotError:
-        return exp.DataType.build("unknown")  # nested types with an unreadable one inside
+        return exp.DataType.build("unknown")  # a nested type contains an unreadable one

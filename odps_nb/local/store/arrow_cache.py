@@ -1,6 +1,6 @@
-"""A cache of row files as uncompressed Arrow files, which are memory-mapped and not decoded.
+"""Caches row files as uncompressed Arrow files, which can be memory-mapped without decoding.
 
-The Parquet files are authoritative; the cache is limited in bytes, and any cached file may be
+The Parquet files are authoritative. The cache has a size limit, and any cached file may be
 missing. Cached files are not flushed to disk, so all are deleted after an unclean stop.
 """
 
@@ -17,13 +17,13 @@ import pyarrow as pa
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 MAPPED = 1 << 30
-"""Bytes of files that stay mapped; the system reclaims the memory when it needs it."""
+"""Maximum bytes of files to keep mapped; the system reclaims this memory when it needs it."""
 FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """The cache in one folder: at most ``limit`` bytes and a quarter of the free disk space."""
+    """A cache in one folder, of at most ``limit`` bytes and a quarter of the free disk space."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class ArrowCache:
         self.scan()
 
     def scan(self) -> None:
-        """Load the files in the folder, oldest first."""
+        """Register the cached files in the folder, oldest first."""
         files = sorted(self._folder.glob("*.arrow"), key=lambda path: path.stat().st_mtime)
         with self._lock:
             self._sizes = OrderedDict((path.stem, path.stat().st_size) for path in files)
@@ -68,7 +68,7 @@ class ArrowCache:
             if content is None:
                 try:
                     content = pa.memory_map(str(self._path(name))).read_buffer()
-                except FileNotFoundError:  # deleted concurrently
+                except FileNotFoundError:  # another thread deleted it
                     return None
                 self._keep(name, content)
             self._mapped.move_to_end(name)
@@ -90,7 +90,7 @@ class ArrowCache:
             self._path(name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Mark the cache as cleanly closed: all files are complete."""
+        """Mark the cache as cleanly closed, so that the next start keeps its files."""
         self._mapped.clear()
         self._clean.touch()
 

@@ -1,8 +1,8 @@
-"""Arrow types of MaxCompute types, on disk and on the wire; values of partition keys.
+"""Maps MaxCompute types to Arrow types on disk and on the wire, and converts partition values.
 
-On disk: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in files with years outside the ns range,
-intervals as ``duration[ns]`` and ``int64`` months, BLOB as the base64 text of its reference. A read
-session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
+On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or us in files with years outside the ns
+range. Intervals are ``duration[ns]`` or ``int64`` months; a BLOB is its reference's base64 text.
+A read session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def arrow_type(
     timestamp_unit: TimeUnit = TimeUnit.NANO,
     datetime_unit: TimeUnit = TimeUnit.MILLI,
 ) -> pa.DataType:
-    """Return the Arrow type of a MaxCompute type; raises 400 if Arrow reads do not support it."""
+    """Return the Arrow type of a MaxCompute type, or raise 400 if Arrow reads do not support it."""
 
     def of(inner: OdpsType) -> pa.DataType:
         return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
@@ -89,7 +89,7 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert stored values to the time units of a session, rounding times down.
+    """Convert stored values to a session's time units, rounding times down.
 
     Raises ``ODPS-0422214`` for a time outside the unit's range, such as the year 9999 in ns.
     """
@@ -111,13 +111,13 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
     unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
     seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
     nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
-    absent = nulls.to_numpy(zero_copy_only=False)  # the vendor's client checks only the fields
+    absent = nulls.to_numpy(zero_copy_only=False)  # the vendor's client ignores struct nulls
     parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
     return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
 
 
 def check_listable(text: str, key: str) -> None:
-    """Raise 400 unless the value can be represented in XML, as lists of partitions are."""
+    """Raise 400 unless a value can be represented in XML, the format of partition lists."""
     if not text or not has_spelling(text):
         problem = "contains a character that XML cannot hold" if text else "is empty"
         raise faults.invalid(
@@ -126,7 +126,7 @@ def check_listable(text: str, key: str) -> None:
 
 
 def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
-    """Return the value of a partition key as an Arrow scalar; raises 400 for invalid text."""
+    """Return a partition value as an Arrow scalar, or raise 400 for invalid text."""
     try:
         return pa.scalar(text, pa.string()).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -137,12 +137,12 @@ def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
 
 
 def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
-    """Return an array that repeats the value of a partition key for each row."""
+    """Return an array that repeats a partition value for each row."""
     return pa.repeat(constant(text, target, key), rows)
 
 
 def spelled(array: pa.Array, key: str) -> pa.Array:
-    """Return partition values as the text used in partition names; raises 400 for null."""
+    """Return partition values as the text used in partition names, or raise 400 for null."""
     if array.null_count:
         raise faults.invalid(
             f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"

@@ -1,4 +1,4 @@
-"""Decodes the bodies of blob uploads and encodes the bodies of downloads.
+"""Decodes blob upload bodies and encodes blob download bodies.
 
 See ``docs/protocol.md`` sections 6.1 to 6.4.
 """
@@ -37,7 +37,7 @@ MAX_BLOB = 1 << 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One blob inside a pack: offset, size, media type, name, and MD5 if uploaded singly."""
+    """One blob in a pack file: offset, size, media type, name, and MD5 if it was uploaded alone."""
 
     start: int
     size: int
@@ -50,14 +50,14 @@ class Piece:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Make a pack from the body of a single upload; an uncoded file is used unchanged."""
+    """Create a pack from a single upload's body, using an uncompressed file unchanged."""
     with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack from the decoded body of a batch upload; verifies the footers of its frames."""
+    """Create a pack from a batch upload's decoded body, and verify the footers of its frames."""
     with _unpacked(body, work, coding):
         return [
             Piece(
@@ -72,7 +72,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode the body into the work file, which is deleted if the ``with`` block fails."""
+    """Decode a body into a work file, which is deleted if the ``with`` block raises."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -89,7 +89,7 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
 
 
 def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
-    """Make a pack from in-memory blobs, given as (data, content type, file name)."""
+    """Create a pack from in-memory blobs, each a tuple (data, content type, file name)."""
     pieces, start = [], 0
     with work.open("wb") as target:
         for data, content_type, file_name in blobs:
@@ -106,7 +106,7 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a blob download; each blob is given with the path of its pack."""
+    """Yield a blob download's body; ``blobs`` are pairs of a pack's path and a blob in it."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
@@ -168,7 +168,7 @@ def encoded(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramedBlob:
-    """The data of one frame: its byte offset and size in the file, its header and footer."""
+    """The blob in one frame: offset and size of its data in the file, its header and footer."""
 
     start: int
     size: int
@@ -177,7 +177,7 @@ class FramedBlob:
 
 
 def framed_blobs(path: Path) -> Iterator[FramedBlob]:
-    """Yield the blobs of a file of frames, in order; raises `ProtocolError` if it is damaged."""
+    """Yield the blobs of a framed file in order, or raise `ProtocolError` if it is damaged."""
     memory = memoryview(bytearray(READ_BYTES))
     with path.open("rb", buffering=READ_BYTES) as opened:
         file = _File(opened, os.fstat(opened.fileno()).st_size)
@@ -186,7 +186,7 @@ def framed_blobs(path: Path) -> Iterator[FramedBlob]:
 
 
 class _File:
-    """Reads a file of frames sequentially."""
+    """Reads the frames of a file sequentially."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size

@@ -1,7 +1,7 @@
-"""Blobs: packs on disk, references in rows, bodies for downloads (``docs/protocol.md`` section 6).
+"""Stores blobs in pack files and resolves references to them (``docs/protocol.md`` section 6).
 
 Each upload is stored as one pack file. A reference identifies a row of the catalog and contains a
-secret: ``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so that raw
+secret: ``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so raw
 references cannot be confused with base64 text.
 """
 
@@ -37,7 +37,7 @@ _LOOKUP = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob(Piece):
-    """A blob on disk; ``secret`` is only ever sent as part of the reference."""
+    """A stored blob; its ``secret`` is sent only as part of its reference."""
 
     blob_id: int
     secret: bytes = field(repr=False)
@@ -60,19 +60,19 @@ class BlobStore:
     # -- uploads ------------------------------------------------------------------------------
 
     def store_one(self, body: Path, coding: Compression, project: str) -> StoredBlob:
-        """Store the body of a single upload; takes ownership of the file."""
+        """Store a single upload's body, taking ownership of the file."""
         work = self._folder.work_file(".pack")
         return self._keep(work, [pack_single(body, work, coding)], project)[0]
 
     def store_batch(self, body: Path, coding: Compression, project: str) -> list[StoredBlob]:
-        """Store the blobs of a batch upload, in frame order; verifies the footers."""
+        """Verify the footers of a batch upload, and store its blobs in frame order."""
         work = self._folder.work_file(".pack")
         return self._keep(work, pack_batch(body, work, coding), project)
 
     def store_bytes(
         self, blobs: Iterable[tuple[bytes, str, str]], project: str
     ) -> list[StoredBlob]:
-        """Store in-memory blobs, given as (data, content type, file name)."""
+        """Store in-memory blobs, each a tuple (data, content type, file name)."""
         work = self._folder.work_file(".pack")
         return self._keep(work, pack_bytes(blobs, work), project)
 
@@ -98,7 +98,7 @@ class BlobStore:
     # -- references and downloads ------------------------------------------------------------
 
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
-        """Return the blobs in the order of the references; raises 404 for an unknown one."""
+        """Return the referenced blobs in order, or raise 404 for an unknown reference."""
         keys = [_key(reference.raw) for reference in references]
         found = self._look_up([key for key in keys if key is not None])
         result = []
@@ -121,7 +121,7 @@ class BlobStore:
         return found
 
     def spell(self, array: pa.Array, used: set[int]) -> pa.Array:
-        """Convert references in rows (raw bytes, or their base64 text) to the stored text."""
+        """Convert references (raw or base64 bytes) to stored text; add their ids to ``used``."""
         raw = [None if value is None else _raw(value) for value in array.to_pylist()]
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
@@ -141,21 +141,21 @@ class BlobStore:
         return pa.array(texts, pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record which blobs a row file references; they are kept as long as the file."""
+        """Record the blobs that a row file references, to keep them as long as the file."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
                 db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
     def collect(self) -> int:
-        """Delete old packs whose blobs no row file references; return how many."""
+        """Delete old packs whose blobs no row file references; return their number."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # an existing file is about to be added to the catalog
+            # an unknown file that exists is about to be added to the catalog
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],
@@ -173,7 +173,7 @@ class BlobStore:
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression
     ) -> Generator[bytes | memoryview, None, None]:
-        """Yield the body of a download of ``blobs``."""
+        """Yield the download body of ``blobs``."""
         return download_body([(self._folder.blob_pack(b.pack), b) for b in blobs], coding)
 
 

@@ -51,7 +51,7 @@ class Catalog:
         return tuple(r["name"] for r in self._db.rows("SELECT name FROM projects ORDER BY name"))
 
     def project(self, name: str) -> tuple[str, float]:
-        """Return a project's owner and creation time; raises `NotFoundError` if it is unknown."""
+        """Return a project's owner and creation time, or raise `NotFoundError` if it is unknown."""
         row = self._db.row("SELECT owner, created FROM projects WHERE name = ?", name)
         if row is None:
             raise faults.no_such_project(name)
@@ -94,7 +94,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[StoredTable], object] | None = None,
     ) -> StoredTable:
-        """Create a table and ``fill`` it; raises 400 ``ObjectAlreadyExists`` if it exists."""
+        """Create a table and ``fill`` it, or raise 400 ``ObjectAlreadyExists`` if it exists."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()
@@ -142,7 +142,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return the table; raises `NotFoundError` if it, its schema or its project is unknown."""
+        """Return the table; raise `NotFoundError` if it, its schema or its project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
@@ -150,7 +150,7 @@ class Catalog:
         return found
 
     def stored_table(self, name: TableName) -> StoredTable:
-        """Return a table that stores rows; raises 405 ``MethodNotAllowed`` for a view."""
+        """Return a table that stores rows, or raise 405 ``MethodNotAllowed`` for a view."""
         found = self.table(name)
         if found.view is not None:
             raise faults.of_view(name)
@@ -175,7 +175,7 @@ class Catalog:
             self.create_table(name, schema, owner=owner, comment=comment, properties=properties)
 
     def table_by_id(self, table_id: int) -> StoredTable:
-        """Return the table of a session; raises `NotFoundError` if it has been dropped."""
+        """Return a table by its id, or raise `NotFoundError` if it was dropped."""
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
             raise faults.no_such_table(f"with id {table_id}")
@@ -200,7 +200,7 @@ class Catalog:
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a table's schema, extended by columns at the end, and increment its version."""
+        """Set a table's schema, which may add trailing columns, and increment its version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
@@ -239,7 +239,7 @@ class Catalog:
             raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
-        """Set the last-change times of partitions, or of the table, to now."""
+        """Set the last-change time of partitions, or of the table if there are none, to now."""
         now = self._clock()
         with self._db.transaction() as db:
             if not partitions:
@@ -255,7 +255,7 @@ class Catalog:
     # -- partitions ---------------------------------------------------------------------------
 
     def partitions(self, table: StoredTable) -> tuple[Partition, ...]:
-        """Return the partitions, sorted by value, with their numbers of rows, bytes and files."""
+        """Return the partitions, sorted by value, with their row, byte and file counts."""
         rows = self._db.rows(
             "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
             " COUNT(f.file_id) AS files FROM partitions p LEFT JOIN files f"
@@ -267,7 +267,7 @@ class Catalog:
         return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
 
     def partition(self, table: StoredTable, spec: PartitionSpec) -> Partition:
-        """Return one partition by its full spec; raises `NotFoundError` if it is missing."""
+        """Return one partition by its full spec, or raise `NotFoundError` if it is missing."""
         spec = table.spec(spec, whole=True)
         for found in self.partitions(table):
             if found.spec == spec:
@@ -296,7 +296,7 @@ class Catalog:
     def rename_partition(
         self, table: StoredTable, partition: Partition, spec: PartitionSpec
     ) -> None:
-        """Change a partition's values; raises 400 if a partition with these values exists."""
+        """Change a partition's values, or raise 400 if a partition with these values exists."""
         text = spec_text(check_values(table, table.spec(spec, whole=True)))
         change = "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?"
         try:

@@ -1,8 +1,8 @@
-"""The change log of primary-key tables: what each version changed, row by row.
+"""The change log of primary-key tables: the row changes of each version.
 
 A commit stores one row file of changes for each changed partition. The catalog lists these files
-as removed in the version that added them, so that reads of the table skip them, and pins them
-until the table is dropped.
+as removed in the version that added them, so that table reads skip them, and pins them until
+the table is dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
-"""The operation on a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
+"""How a change affected a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = 2, 4, 16, 32
 
 _ORDINAL = "__ordinal"
@@ -32,7 +32,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Row indexes of a merge: the rows to keep, and the changes with their operations."""
+    """A merge's result: indexes of rows to keep, and of changed rows with their operations."""
 
     kept: np.ndarray
     changed: np.ndarray
@@ -44,8 +44,8 @@ def merge(
 ) -> Merged:
     """Find the last row of each key and whether it is an insert, update or delete.
 
-    ``rows`` has the ``old`` existing rows, then the new ones; ``deleted`` marks rows that delete
-    their key. With ``stay``, existing rows without a new row are kept; an overwrite drops them.
+    The first ``old`` of ``rows`` are already stored, the rest are new; ``deleted`` marks rows that
+    delete their key. With ``stay``, rows whose key has no new row are kept, otherwise dropped.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -75,7 +75,7 @@ def merge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The file with a version's changes in a partition; ``at`` is in epoch seconds."""
+    """A file with one version's changes in one partition; ``at`` is the version's epoch time."""
 
     name: str
     version: int
@@ -90,7 +90,7 @@ class ChangeLog:
         self._db, self._ledger = database, Ledger(database, folder)
 
     def keep(self, table: StoredTable, version: int, changes: Sequence[Addition]) -> None:
-        """Store the changes of a version; files without rows are dropped."""
+        """Store a version's changes, dropping files without rows."""
         with self._db.transaction() as db:
             self._db.mark(table.table_id, version, RECORDED)
             for change in changes:
@@ -111,7 +111,7 @@ class ChangeLog:
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
-        Raises 409 if a version replaced rows without a log, 404 if its log or partition is gone.
+        Raises 409 if a version replaced rows unlogged, 404 if its log or partition is missing.
         """
         upto = min(upto, table.version)
         recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))

@@ -1,4 +1,4 @@
-"""The SQLite database of the catalog, with one connection and one lock; and version marks."""
+"""The catalog's SQLite database, with one connection and one lock, and its version marks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from odps_nb.errors import ConfigError
 
 SCHEMA_VERSION = 2
 
-# Marks of versions, stored as long as the table exists.
-# The version removed rows: an overwrite, a dropped partition, a merge by key.
+# Version marks, stored as long as the table exists.
+# The version removed rows by an overwrite, a dropped partition or a merge by key.
 REPLACED = "replaced"
 # Rows added by the version were removed later, and their files have been deleted.
 GONE = "gone"
-# The change log has the row changes of this version of a primary-key table.
+# The change log contains this version's row changes (primary-key tables only).
 RECORDED = "recorded"
 
 _TABLES = """
@@ -90,7 +90,7 @@ CREATE TABLE runs (run TEXT PRIMARY KEY);
 
 
 class Database:
-    """The connection to the catalog; thread-safe. Raises `ConfigError` for a damaged file.
+    """A thread-safe connection to the catalog. Raises `ConfigError` for a damaged file.
 
     If ``durable``, transactions survive a power failure (SQLite's ``synchronous=FULL``). They
     always survive ``kill -9``.
@@ -148,7 +148,7 @@ class Database:
             step()
 
     def after_commit(self, step: Callable[[], None]) -> None:
-        """Call a function after the running transaction commits; never if it rolls back."""
+        """Call a function after the running transaction commits, but not if it rolls back."""
         assert self._depth, "there is no transaction"
         self._after.append(step)
 

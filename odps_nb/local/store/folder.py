@@ -11,7 +11,7 @@
       unknown/               files left behind by a crash
 
 Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Their names
-begin with the `DataFolder.run` that created them, which the catalog records (see ``ledger``).
+begin with their creator's `DataFolder.run`, which the catalog records (see ``ledger``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("odps_nb.local")
 
 ROWS, PACK = ".parquet", ".pack"
 _FINAL_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.(parquet|pack)", re.ASCII)
-# Only files with these names are deleted at the start: the folder may contain the user's files.
+# Startup deletes only files with these names: the folder may contain the user's files.
 _WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
 
 
@@ -56,7 +56,7 @@ class DataFolder:
         self.work, self.catalog = self.root / "work", self.root / "catalog.sqlite"
         self.durable = durable
         self.run = secrets.token_hex(4)
-        """The prefix of the names of all files that this object publishes."""
+        """The name prefix of all files that this object publishes."""
         self._lock = -1
         try:
             self._open()
@@ -97,11 +97,11 @@ class DataFolder:
         return self.catalog.exists() and self.catalog.stat().st_size > 0
 
     def row_file(self, name: str) -> Path:
-        """Path of a row file by its id."""
+        """Return the path of a row file by its id."""
         return self.rows / f"{_checked(name)}.parquet"
 
     def blob_pack(self, name: str) -> Path:
-        """Path of a blob pack by its id."""
+        """Return the path of a blob pack by its id."""
         return self.blobs / f"{_checked(name)}.pack"
 
     def work_file(self, suffix: str) -> Path:
@@ -109,7 +109,7 @@ class DataFolder:
         return self.work / f"{new_id()}{suffix}"
 
     def publish(self, work_file: Path, final: Path) -> None:
-        """Rename a finished file to its final path; syncs file and folder if durable."""
+        """Rename a finished file to its final path, syncing it and its folder if durable."""
         self._sync(work_file)
         work_file.replace(final)
         self._sync(final.parent)
@@ -164,7 +164,7 @@ class DataFolder:
     # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return access IDs and secrets, generated once and stored in an owner-only file."""
+        """Return secrets by access ID from an owner-only file; store ``given`` or new ones."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)
@@ -214,7 +214,7 @@ class DataFolder:
 
 
 def _checked(name: str) -> str:
-    """Return a name if it has the form of `new_id`; raises `ValueError` otherwise."""
+    """Return a name if it has `new_id`'s form, otherwise raise `ValueError`."""
     if not name.isalnum() or len(name) > 64:
         raise ValueError(f"not a file id: {name!r}")
     return name

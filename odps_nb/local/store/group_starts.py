@@ -41,7 +41,7 @@ class StartsCache:
         self._kept: OrderedDict[str, GroupStarts] = OrderedDict()
 
     def get(self, file_name: str, make: Callable[[], GroupStarts]) -> GroupStarts:
-        """Return the starts of a file, which never change; calls ``make`` if not cached."""
+        """Return a file's cached starts, calling ``make`` if they are not cached."""
         with self._lock:
             if file_name in self._kept:
                 self._kept.move_to_end(file_name)

@@ -1,7 +1,7 @@
-"""Keeps data files consistent with the catalog: deletes, moves aside or reports files.
+"""Keeps data files consistent with the catalog by deleting, moving or reporting files.
 
-At the start, a file that the catalog does not list was left behind by a crash if the catalog
-knows the run that created it; such files are moved aside. Otherwise the catalog is older than the
+At startup, a file that the catalog does not list was left behind by a crash if the catalog
+knows the run that created it. Such files are moved aside. Otherwise, the catalog is older than the
 data or belongs to another folder, and the service does not start.
 """
 
@@ -28,7 +28,7 @@ class Ledger:
         self._db, self._folder = database, folder
 
     def drop(self, file_names: Sequence[str]) -> None:
-        """Delete files after the running transaction, which unlists them, has committed."""
+        """Delete files once the running transaction, which unregisters them, commits."""
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ class Ledger:
     def check(self) -> None:
         """Move aside the files that earlier runs left behind.
 
-        Raises `ConfigError` if files are of unknown runs, or if listed files are missing.
+        Raises `ConfigError` if unknown runs created files, or if listed files are missing.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := known - there:

@@ -1,4 +1,4 @@
-"""Row files: the data columns of a partition as Parquet, written once, read by row range."""
+"""Writes and reads row files: a partition's data columns as Parquet, read by row range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's hexadecimal name for the timestamps that it contains.
+# Marks at the end of a file's hexadecimal name that describe its timestamps.
 FAR = "u"
 """Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
@@ -32,7 +32,7 @@ FINE = "n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFile:
-    """A finished row file: its id, number of rows, bytes as Arrow and bytes on disk."""
+    """A finished row file: its id, row count, and size in bytes as Arrow and on disk."""
 
     name: str
     rows: int
@@ -83,7 +83,7 @@ class RowFileWriter:
         """Delete the unfinished file. Idempotent."""
         try:
             self._close()
-        except OSError as error:  # a full disk; the file is deleted anyway
+        except OSError as error:  # the disk is full, but the file is deleted anyway
             log.info("deleting the unfinished file %s: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file; dictionaries, which are slow, only for repetitive columns."""
+        """Open the Parquet file, using slow dictionary encoding only for repetitive columns."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
@@ -122,7 +122,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit and the mark of the file that merges files with these names."""
+    """Return the time unit and name mark for a file that merges files with these names."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
@@ -190,7 +190,7 @@ def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
 
 
 def _parquet_starts(path: Path) -> GroupStarts:
-    found = pq.read_metadata(path, memory_map=True)  # slow to parse, so cached
+    found = pq.read_metadata(path, memory_map=True)  # parsing is slow, so callers cache the result
     return GroupStarts([found.row_group(i).num_rows for i in range(found.num_row_groups)], found)
 
 

@@ -34,7 +34,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """A finished row file to add to a partition (empty spec: an unpartitioned table)."""
+    """A finished row file to add to a partition, or (empty spec) to an unpartitioned table."""
 
     spec: PartitionSpec
     file: RowFile
@@ -72,7 +72,7 @@ class Snapshots:
     def visible(
         self, table: StoredTable, specs: Sequence[PartitionSpec] = ()
     ) -> tuple[Segment, ...]:
-        """Return the visible files in row order, of the partitions covered by ``specs``."""
+        """Return the visible files of the partitions that ``specs`` cover, in row order."""
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(
@@ -123,8 +123,8 @@ class Snapshots:
     ) -> int:
         """Add files and remove those they replace as one new version; return its number.
 
-        ``replace`` lists specs whose current rows are removed (an empty spec: the whole table).
-        Raises 409 if the table has a later version than ``since``, and with ``one_unit`` 400 if
+        ``replace`` lists specs whose current rows are removed; an empty spec is the whole table.
+        Raises 409 if the table's version is later than ``since``. With ``one_unit``, raises 400 if
         the new version needs both microseconds and nanoseconds.
         """
         now = self._clock()
@@ -174,7 +174,7 @@ class Snapshots:
         table: StoredTable,
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
-        """Add files that only one session reads, pinned by it; return their segments."""
+        """Add and pin files that only this session reads; return their segments."""
         pinned = []
         with self._db.transaction() as db:
             for spec, file in files:

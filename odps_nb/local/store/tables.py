@@ -1,4 +1,4 @@
-"""Tables and partitions as immutable values, converted from and to rows of the catalog."""
+"""Tables and partitions as immutable values, converted from and to catalog rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 VIEW = "__view"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
-"""The column with the operation (upsert or delete) in rows for primary-key tables."""
+"""The column with each row's operation (upsert or delete) in writes to primary-key tables."""
 _TABLE_FIELDS = (
     *("table_id", "comment", "owner", "lifecycle", "schema_version", "version"),
     *("created", "altered", "modified"),
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """A table or view of the catalog; times are epoch seconds."""
+    """A table or view in the catalog; times are epoch seconds."""
 
     table_id: int
     name: TableName
@@ -92,7 +92,7 @@ class StoredTable:
 
     @property
     def changes_pin(self) -> str:
-        """The pin (as a session id) that keeps the files of the change log."""
+        """The pseudo session id that pins the change log's files."""
         return f"changes-{self.table_id}"
 
     @property
@@ -108,7 +108,7 @@ class StoredTable:
     def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
         """Return the spec in key order, with the table's spelling of the keys.
 
-        Raises 400 for an unknown or repeated key, and with ``whole`` for a missing one.
+        Raises 400 for an unknown or repeated key and, with ``whole``, for a missing key.
         """
         known = {key.casefold(): key for key in self.partition_keys}
         given: dict[str, str] = {}
@@ -131,7 +131,7 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition with its current numbers of rows, bytes and files."""
+    """One partition with its current row, byte and file counts."""
 
     partition_id: int
     spec: PartitionSpec
@@ -144,7 +144,7 @@ class Partition:
 
 
 def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
-    """Return the spec; raises 400 if a value is invalid for the type of its key."""
+    """Check and return a spec, or raise 400 if a value is invalid for its key's type."""
     types = {column.name: column.type for column in table.schema.partition_columns}
     for key, value in spec:
         check_listable(value, key)
@@ -162,7 +162,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
             raise faults.invalid(f"the column name {column.name!r} is used twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
-        inner = types_in(column.type)  # blobs cannot be compared
+        inner = types_in(column.type)  # keys must be comparable, which blobs are not
         if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
             raise faults.invalid(f"the column {column.name!r} has a MAP whose key has a BLOB")
         if not is_column_name(column.name):
@@ -174,7 +174,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Raise 400 for a BLOB or wide DECIMAL without the required properties and settings."""
+    """Raise 400 for a BLOB or wide DECIMAL column without the required properties and settings."""
     check_columns(schema)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
@@ -193,7 +193,7 @@ def check_types(
 
 
 def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
-    """Raise 400 for a wide DECIMAL without the required settings."""
+    """Raise 400 for a wide DECIMAL column without the required settings."""
     if lacking := _lacking(decimal_settings(schema), settings):
         raise faults.invalid(
             "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them after the point; for more, "

@@ -72,7 +72,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns by position; ``None`` if their number or a known name contradicts it."""
+    """Match columns by position; return ``None`` if their number or a known name differs."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -91,7 +91,7 @@ def coerce_batch(
     *,
     blobs: BlobSpelling,
 ) -> pa.RecordBatch:
-    """Return the batch converted to the columns, order and types of the table."""
+    """Convert a batch to the table's columns, order and types."""
     arrays = []
     for column, index in zip(columns, matches, strict=True):
         target = arrow_type(column.type)
@@ -109,7 +109,7 @@ def coerce_batch(
 def _fit_column(
     array: pa.Array, column: Column, target: pa.DataType, blobs: BlobSpelling
 ) -> pa.Array:
-    """Convert a column; timestamps outside the range of nanoseconds to microseconds."""
+    """Convert a column, using microseconds for timestamps outside the nanosecond range."""
     try:
         return _fit(array, column.type, target, column.name, blobs)
     except InvalidRequestError:
@@ -142,7 +142,7 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
-    if odps.code is TypeCode.CHAR:  # comparisons ignore trailing blanks
+    if odps.code is TypeCode.CHAR:  # CHAR comparisons ignore trailing blanks
         fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 
@@ -207,10 +207,10 @@ def _fit_struct(
 
 
 def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the child values that a (sliced) list or map covers, and offsets from zero."""
+    """Return a (sliced) list's or map's child values, and its offsets counted from zero."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    # values ignore the slice; offsets count from their start
+    # ``values`` ignores the slice, and offsets are relative to its start
     values = array.values
     if pa.types.is_map(array.type):
         values = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
@@ -239,7 +239,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return array
     try:
         if pa.types.is_decimal(target):
-            # Arrow requires digits for the widest integer, and overflows in 128 bits
+            # Arrow reserves digits for the widest integer, which overflows 128 bits
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -247,7 +247,7 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _interval(array: pa.Array, path: str) -> pa.Array:
-    """Convert ``struct<sec, nano>``, in which pyodps writes INTERVAL_DAY_TIME."""
+    """Convert ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
     if array.type.num_fields != 2:
         raise _mismatch(path, array.type, pa.duration("ns"))
     seconds, nanos = (part.cast(pa.int64()) for part in array.flatten())

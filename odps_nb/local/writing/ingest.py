@@ -39,8 +39,8 @@ class _Target:
 class Ingest:
     """Writes the batches of one request; drops them if the ``with`` block exits before `finish`.
 
-    ``spec`` sets values of partition keys; the others are columns of the rows. Raises 400 with
-    ``exact`` if a column is missing, with ``one_unit`` if the rows need both us and ns.
+    ``spec`` sets partition key values; the other keys are columns of the rows. Raises 400 if a
+    column is missing (with ``exact``) or the rows need both us and ns (with ``one_unit``).
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Ingest:
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
-        # A file has one time unit: a partition that needs both gets two files.
+        # A file has one time unit, so a partition that needs both gets two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
         self._finished: list[str] = []
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; raises 400 if they do not match the table."""
+        """Add rows, or raise 400 if they do not match the table."""
         if self._matches is None:
             self._matches = match_columns(
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
@@ -105,7 +105,7 @@ class Ingest:
             self._finished.append(file.file_name)
             self._blobs.used_by(file.name, target.blobs)
             done.append(Addition(spec=spec, file=file))
-        self._finished = []  # owned by the caller from now on
+        self._finished = []  # the caller now owns the files
         return done
 
     def __enter__(self) -> Ingest:
@@ -147,7 +147,7 @@ class Ingest:
         return PartitionSpec(tuple((k, values[k]) for k in self._table.partition_keys))
 
     def _mark(self, rows: pa.RecordBatch) -> str:
-        """Return the mark for the time unit that the rows require; check ``one_unit``."""
+        """Return the file name mark for the rows' time unit, and enforce ``one_unit``."""
         far = rows.schema != self._stored
         if far and not self._one_unit:
             return FAR
@@ -157,7 +157,7 @@ class Ingest:
         return FAR if far else FINE if fine else ""
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
-        """Return whether a time has digits below a microsecond."""
+        """Return whether any time in the rows has digits below a microsecond."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
@@ -187,7 +187,7 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the non-empty batches of an uploaded Arrow IPC stream; raises 400 if it is cut."""
+    """Yield the non-empty batches of an uploaded Arrow IPC stream; raise 400 if it is truncated."""
     if not path.stat().st_size:
         raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
@@ -195,7 +195,7 @@ def read_body(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    """Yield validated batches of a client's Arrow IPC stream; raises 400 if it is damaged."""
+    """Yield validated batches of a client's Arrow IPC stream, or raise 400 if it is damaged."""
     check = EndMarkerCheck(max_decompressed=DEFAULT_MAX_BODY)
     try:
         check.feed(memoryview(stream))
@@ -214,7 +214,7 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Return the rows with the generated partition columns that they and ``spec`` lack.
+    """Add the generated partition columns that the rows and ``spec`` lack.
 
     In a table with the property ``ingestion_time_partition``, the default of the column
     ``_partitiontime`` is the truncated time of the INSERT.

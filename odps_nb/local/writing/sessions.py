@@ -69,7 +69,7 @@ class WriteSessions:
         return self.get(name, session_id)
 
     def get(self, name: TableName, session_id: str) -> StoredWriteSession:
-        """Return a session of a table; raises 404 if it is unknown or expired.
+        """Return a session of a table, or raise 404 if it is unknown or expired.
 
         The session ``default`` always exists, for streaming writers that create no session.
         """
@@ -101,7 +101,7 @@ class WriteSessions:
     ) -> None:
         """Make rows visible. Idempotent; raises for an aborted session.
 
-        ``chosen`` lists (stream id, version) pairs; by default all closed streams. Rows of open
+        ``chosen`` lists (stream id, version) pairs; the default is all closed streams. Rows of open
         streams are silently dropped, as in the real service (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
@@ -226,7 +226,7 @@ class WriteSessions:
             stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
-                # a retry, or a concurrent upload of the same rows was faster
+                # this is a retry, or a concurrent upload of the same rows was faster
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
                     return Landed(stream=stream, staging_id="", rows=0)

@@ -77,7 +77,7 @@ class Streams:
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
     def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; raises 404 if it was never opened."""
+        """Return one stream, or raise 404 if it was never opened."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
             session.session_id,
@@ -156,7 +156,7 @@ def _stream(row: sqlite3.Row) -> Stream:
 
 
 def staging_text(number: int) -> str:
-    """Return the number of a flush as an opaque text that sorts in the same order."""
+    """Return a flush number as an opaque text that sorts in the same order."""
     return f"staging-{number:012d}"
 
 
