@@ -25,13 +25,13 @@ from odps_nb.schema import (
 )
 
 CharColumns = Sequence[tuple[int, OdpsType]]
-"""Positions and types of the columns of a batch that are or contain CHAR."""
+"""Positions and types of a batch's columns that are or contain CHAR."""
 
 _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
-    """Find the columns of a batch that are or contain CHAR."""
+    """Return the positions and types of a batch's columns that are or contain CHAR."""
     if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
         return ()
     found = enumerate(columns_of(names, columns))
@@ -39,9 +39,9 @@ def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns
 
 
 def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
-    """Return a batch without trailing blanks (U+0020) in CHAR values.
+    """Return a batch without trailing blanks (U+0020) in its CHAR values.
 
-    Positions beyond the last column of the batch are ignored.
+    Positions beyond the batch's last column are ignored.
     """
     return _changed(batch, chars, _strip)
 
@@ -60,7 +60,7 @@ def _changed(batch: pa.RecordBatch, chars: CharColumns, leaf: _Leaf) -> pa.Recor
 
 
 def _each(array: pa.Array, odps: OdpsType, leaf: _Leaf) -> pa.Array:
-    """Apply ``leaf`` to the CHAR values of an array; the type stays the same."""
+    """Apply ``leaf`` to the CHAR values in an array; the type stays the same."""
     kind = array.type
     if not has_any(odps, (TypeCode.CHAR,)):
         return array
@@ -94,7 +94,7 @@ def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
 
 
 def _strip(array: pa.Array, _odps: LengthType) -> pa.Array:
-    # Trim bytes, not text: bytes in null slots may be invalid UTF-8
+    # Trim bytes, not text: null slots may contain invalid UTF-8
     has_blanks = pc.any(pc.ends_with(array, " ")).as_py()
     return pc.ascii_rtrim(array, " ") if has_blanks else array
 

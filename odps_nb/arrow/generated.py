@@ -1,8 +1,8 @@
 """Computes the values of generated partition columns.
 
-The rules are those of the Java and the Go SDK (``TruncTime``) and of the manual, page *Auto
-partition table based on data writing time*: instants are truncated in UTC, whatever the time zone
-of the project; a null becomes ``__NULL__``, and a time before 1960 becomes the last unit of 1959.
+The rules follow the Java and Go SDKs (``TruncTime``) and the manual, page *Auto partition table
+based on data writing time*: instants are truncated in UTC, whatever the project's time
+zone; a null becomes ``__NULL__``, and a time before 1960 becomes the last unit of 1959.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replaces the leaves of nested Arrow types and arrays: the scalar types inside ARRAY, MAP, STRUCT.
+"""Replaces the leaves of nested Arrow types and arrays: the scalars inside ARRAY, MAP and STRUCT.
 
 Lists, maps and structs keep their nulls, offsets, names and metadata.
 """
@@ -17,9 +17,9 @@ Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | None]:
-    """Return the column for each name, or ``None`` if there is no such column.
+    """Return the column for each name; ``None`` if there is no such column.
 
-    If all names match in order, columns are matched by position: a query may repeat a name.
+    If all names match in order, columns are matched by position, because a query may repeat a name.
     """
     names = [name.casefold() for name in came]
     if names == [column.name.casefold() for column in columns]:
@@ -31,7 +31,7 @@ def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | 
 def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) -> pa.DataType:
     """Return an Arrow type with its leaves replaced.
 
-    ``odps``: the MaxCompute type of the values; ``None``: unknown. ``leaf``: maps the Arrow type
+    ``odps``: the values' MaxCompute type; ``None`` if unknown. ``leaf``: maps the Arrow type
     and the MaxCompute type of a leaf to the new Arrow type. Dictionaries are leaves, and so are
     types that are nested only in Arrow, such as ``struct<sec, nano>`` for a TIMESTAMP.
     """
@@ -59,7 +59,7 @@ def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) ->
 
 
 def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:
-    """Convert an array to another type of the same structure, with ``leaf`` for the leaves."""
+    """Convert an array to another type of the same structure; ``leaf`` converts the leaves."""
     came = array.type
     if came.equals(kind):
         return array
@@ -85,7 +85,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
-    """Return a list or map array with another type and child; keep offsets and nulls."""
+    """Return a list or map array with another type and child, but the same offsets and nulls."""
     own = array.buffers()[: 1 if pt.is_fixed_size_list(kind) else 2]
     return pa.Array.from_buffers(
         kind, len(array), own, array.null_count, array.offset, children=[child]

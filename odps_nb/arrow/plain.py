@@ -1,9 +1,9 @@
-"""Converts the Arrow encodings that a read may receive to the types that users get.
+"""Converts the Arrow encodings that a read may receive to the user-facing types.
 
 The service chooses the encoding of each column (``docs/protocol.md`` section 5.2). Times may have a
 time zone, which does not change their numbers: UTC, or local time for TIMESTAMP_NTZ. Text may be
-dictionary-encoded or string views, times ``struct<sec, nano>``, DECIMAL without a size the 32 bytes
-of MaxCompute's own layout; any column may be run-end encoded, or Arrow nulls if it has no value.
+dictionary-encoded or string views; times, ``struct<sec, nano>``; DECIMAL without a size, 32 bytes
+in MaxCompute's own layout. Any column may be run-end encoded, or Arrow nulls if it has no value.
 Batches with none of these encodings are returned unchanged.
 """
 
@@ -44,7 +44,7 @@ _FOR_FAR_TIMES = (
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
-"""Arrow types for columns that arrive as nulls; those of times depend on the read."""
+"""Arrow types for columns that arrive as nulls; types of times depend on the read."""
 _NULL_BYTES = 16
 """Maximum bytes per row that a null of any type may need."""
 
@@ -54,12 +54,12 @@ class FarTimeError(ConversionError):
 
 
 class PlainColumns:
-    """Converts the columns of one stream to plain types.
+    """Conversion of one stream's columns to plain types.
 
-    ``came``: the schema of the stream. ``columns``: the columns of the read; ``None`` if unknown,
-    then structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as ``struct<sec, nano>``.
-    ``max_bytes``: maximum bytes to which dictionaries, runs, views and nulls of a batch may
-    expand.
+    ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
+    in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as
+    ``struct<sec, nano>``. ``max_bytes``: maximum bytes to which a batch's dictionaries, runs, views
+    and nulls may expand.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class PlainColumns:
         self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of the stream, already validated, in plain types."""
+        """Convert a validated batch of the stream to plain types."""
         if not self._changed:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
         for n in self._changed:
-            # not the type of the schema: text that is not UTF-8 is binary here
+            # not the schema's type: invalid UTF-8 text is binary here
             kind = self._plain_type(arrays[n].type, self._odps[n])
             convert = partial(_converted, name=fields[n].name, budget=budget)
             arrays[n] = with_leaves(arrays[n], kind, convert)
@@ -138,7 +138,7 @@ def _is_seconds_and_nanos(came: pa.DataType) -> bool:
 
 
 class _Budget:
-    """Counts the bytes to which dictionaries, runs, views and nulls of one batch expand."""
+    """Counter of the bytes to which one batch's dictionaries, runs, views and nulls expand."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._spent = limit, 0
@@ -173,7 +173,7 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    return array.view(kind)  # a time, without its zone
+    return array.view(kind)  # a time without its zone
 
 
 def _expanded(
@@ -199,12 +199,12 @@ def _viewed_bytes(array: pa.Array) -> int:
 
 
 def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
-    """Convert seconds and nanoseconds to a count of units, rounded down."""
+    """Convert seconds and nanoseconds to whole time units, rounded down."""
     per_second = _PER_SECOND[kind.unit]
     step = _PER_SECOND["ns"] // per_second
     try:
         second, nano = (part.cast(pa.int64()) for part in array.flatten())
-        # via the next second: int64 has nanoseconds of its lowest second, but not that whole second
+        # count back from the next second: int64 may not hold all nanoseconds of its lowest second
         before = pc.less(second, 0).cast(pa.int64())
         ahead = pc.subtract_checked(nano, pc.multiply(before, _PER_SECOND["ns"]))
         quotient = pc.divide(ahead, step)
@@ -228,14 +228,14 @@ _DIGITS = Context(prec=54)  # six groups of nine digits
 
 
 def _decimal(raw: bytes | None, name: str) -> Decimal | None:
-    """Decode MaxCompute's own 32-byte layout of a DECIMAL.
+    """Decode a DECIMAL in MaxCompute's own 32-byte layout.
 
     ::
 
         i8 is null · i8 is negative · i8 groups before the point (0 to 4) · i8 after it (0 to 2)
         6 × i32 LE groups of nine decimal digits · 4 bytes padding
 
-    The last group after the point comes first. Source: ``ArrowDecimalExtensionAccessor`` of the
+    The last group after the point comes first. Source: ``ArrowDecimalExtensionAccessor`` in the
     Java SDK.
     """
     if raw is None:

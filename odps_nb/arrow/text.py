@@ -1,7 +1,7 @@
-"""Handles text of Arrow batches that is not UTF-8: raises, replaces, or returns bytes.
+"""Handles text in Arrow batches that is not UTF-8: raises, replaces, or returns bytes.
 
 A MaxCompute STRING may contain any bytes, an Arrow string only UTF-8. `odps_nb.arrow.validation`
-returns a column with other bytes as Arrow binary; `fit_text` converts it to its final type.
+returns a column with any other bytes as Arrow binary; `fit_text` converts it to its final type.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BYTES = {
 }
 _TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
 _SHOWN = 16
-"""Maximum bytes of a value to show in an error."""
+"""Maximum number of a value's bytes to show in an error."""
 
 
 # -- types ------------------------------------------------------------------------------------
 
 
 def as_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return an Arrow type with binary in place of strings, including nested ones."""
+    """Return an Arrow type with every string type, even nested, replaced by binary."""
     return with_leaf_types(kind, None, _leaf_as_bytes)
 
 
@@ -43,7 +43,7 @@ def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
 
 
 def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
-    """Return the Arrow type with strings for MaxCompute text types and binary for BINARY.
+    """Return the Arrow type with strings for MaxCompute text types, and binary for BINARY.
 
     The service may send both as strings or as binary. Other types, such as references, are
     unchanged.
@@ -62,7 +62,7 @@ def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
 def text_types(
     came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
-    """Return the final Arrow types of the columns of a stream."""
+    """Return the final Arrow types of a stream's columns."""
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
     return tuple(
@@ -82,12 +82,12 @@ def fit_text(
     *,
     unprotected: bool = False,
 ) -> pa.RecordBatch:
-    """Return a validated batch with its text in the given types.
+    """Convert the text in a validated batch to the requested types.
 
-    Bytes outside of any row (in a null slot, or outside of all lists) never raise.
+    Bytes outside any row (in a null slot, or outside all lists) never raise.
 
     ``types``: type of each column, from `text_types`. ``place``: returns text and number of a row
-    of the batch for errors. ``unprotected``: whether the bytes may have been changed in transit
+    in the batch, for errors. ``unprotected``: whether the bytes may have been changed in transit
     undetected.
     """
     arrays = batch.columns
@@ -142,7 +142,7 @@ class _Bad(NamedTuple):
 
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
-    """Return the first value to be text that is not UTF-8, ignoring bytes outside of rows."""
+    """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
     if _TEXT.get(array.type) == kind and is_utf8(array.view(kind)):
         return None
     for row, value in enumerate(array):
@@ -201,7 +201,7 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
 
 
 def _hex(bad: _Bad) -> str:
-    """Return the bytes around the first invalid one as hex: ``4b f6 6c 6e`` for ``K\\xf6ln``."""
+    """Return the bytes around the first invalid byte as hex: ``4b f6 6c 6e`` for ``K\\xf6ln``."""
     begin = max(0, min(bad.at - _SHOWN // 2, len(bad.value) - _SHOWN))
     end = begin + _SHOWN
     shown = f"{'… ' * (begin > 0)}{bad.value[begin:end].hex(' ')}{' …' * (end < len(bad.value))}"
@@ -210,22 +210,22 @@ def _hex(bad: _Bad) -> str:
 
 # -- UTF-8 ------------------------------------------------------------------------------------
 
-_ASCII = 128  # bytes below are single-byte characters
-_MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # of a continuation byte
+_ASCII = 128  # lower bytes are single-byte characters
+_MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # bits that mark a continuation byte
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Whether all text in an array, nested or not, is UTF-8; its structure must be valid.
+    """Whether all text in an array, nested or not, is UTF-8; the array's structure must be valid.
 
-    First checks the bytes of a whole column, and that each text begins at a character boundary.
-    That takes a third of the time of checking each text, and a tenth if all bytes are ASCII.
+    First checks a whole column's bytes, and that each text begins at a character boundary.
+    This takes a third of the time of checking each text, and a tenth if all bytes are ASCII.
     """
     kind = array.type
     if kind in _BYTES:
         if not pt.is_string_view(kind) and _is_utf8_throughout(array):
             return True
         try:
-            array.validate(full=True)  # check each value: null slots may contain any bytes
+            array.validate(full=True)  # check each value, since null slots may contain any bytes
         except pa.ArrowInvalid:
             return False
         return True
@@ -241,7 +241,7 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def _is_utf8_throughout(column: pa.Array) -> bool:
-    """Whether all bytes of a column are UTF-8 and its texts begin at character boundaries.
+    """Whether a column's bytes are all UTF-8 and its texts begin at character boundaries.
 
     ``False`` may also mean unknown.
     """
@@ -253,7 +253,7 @@ def _is_utf8_throughout(column: pa.Array) -> bool:
     octets = np.frombuffer(data, np.uint8)
     if ends[0] == ends[-1] or octets[ends[0] : ends[-1]].max() < _ASCII:
         return True
-    # an empty text at the end begins one byte after the buffer
+    # an empty text at the end would begin one byte after the buffer
     first = octets.take(ends[:-1], mode="clip")
     if ((first & _MARK) == _CONTINUES).any():
         return False

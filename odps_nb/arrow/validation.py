@@ -1,9 +1,9 @@
-"""Validates a batch from the network before its values are used.
+"""Determines a comparison's type from the kinds of both sides, before rows arrive.
 
 Arrow's full validation checks offsets, text, indices and decimals, but not the offset of a list
-array without values; flattening it, as pandas and concatenation do, crashes the process. Nor does
-it reject structs with duplicate member names, which no MaxCompute type has and no Python value can
-represent.
+array without values; flattening such an array, as pandas and concatenation do, crashes the
+process. Nor does it reject structs with duplicate member names, which no MaxCompute type has and
+no Python value can represent.
 
 Text that is not UTF-8 is valid: a MaxCompute STRING may contain any bytes. Its column is returned
 as Arrow binary, because an Arrow string with such bytes is not safe to use.
@@ -21,11 +21,11 @@ def validate(batch: pa.RecordBatch) -> None:
     """Raise unless all values of a batch are within its buffers and all text is UTF-8."""
     found = Validator(batch.schema).validate(batch)
     if found is not batch:
-        batch.validate(full=True)  # raises with the invalid value
+        batch.validate(full=True)  # raises an error that shows the invalid value
 
 
 class Validator:
-    """Validates the batches of one stream; the schema is analysed only once."""
+    """Validator of one stream's batches, which analyses the schema only once."""
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types
@@ -34,19 +34,19 @@ class Validator:
         self._nested = [place for place, kind in enumerate(types) if not _is_flat(kind)]
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raise unless all values of a batch of the schema are within its buffers.
+        """Raise unless all values of a batch with this schema are within its buffers.
 
         Returns
         -------
         pyarrow.RecordBatch
-            The same batch; columns with text that is not UTF-8 become binary.
+            The same batch, with columns that contain invalid UTF-8 as binary.
         """
         batch.validate()  # fast check of lengths and buffer sizes
         columns = batch.columns
         parts = columns.copy()
         for place, kind in self._bytes.items():
             parts[place] = columns[place].view(kind)
-        # one call for all columns: each call releases the GIL
+        # validate all columns in one call, since each call releases the GIL
         pa.RecordBatch.from_arrays(parts, names=[""] * len(parts)).validate(full=True)
         for place in self._nested:
             _check_empty_lists(columns[place])

@@ -1,7 +1,7 @@
-"""Converts table schemas to Arrow schemas and back, and data to the schema of a table.
+"""Converts table schemas to Arrow schemas and back, and data to a table's schema.
 
-`odps_nb.convert.arrow_types` converts single types, `odps_nb.convert.fitting` values. This module
-matches names, and reports everything that does not fit in one error.
+`odps_nb.convert.arrow_types` converts single types; `odps_nb.convert.fitting`, values. This module
+matches names, and lists everything that does not fit in a single error.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def arrow_schema(
     timezone: str | None = None,
     for_write: bool = False,
 ) -> pa.Schema:
-    """Return the Arrow schema of a table (data columns, then partition columns).
+    """Return a table's Arrow schema (data columns, then partition columns).
 
     The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; instants have the type of
-    the ``timezone``, if given.
+    the ``timezone``, if any.
     """
     fields = []
     for column in schema:
@@ -54,9 +54,9 @@ def arrow_schema(
 
 
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
-    """Raise `ConversionError` if the Arrow type of a column is known only when rows arrive.
+    """Raise `ConversionError` if a column's Arrow type is known only when rows arrive.
 
-    ``what``: the feature that needs the types, for the error, which lists the other columns.
+    ``what``: the feature that needs the types, for the error, which lists all other columns.
     """
     columns = tuple(columns)
     known = [column.name for column in columns if is_readable(column.type)]
@@ -95,7 +95,7 @@ def column_type(arrow: pa.DataType, name: str) -> OdpsType:
 
 
 def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionError:
-    """Make the error that lists columns, rows, values and wanted types.
+    """Create the error that lists columns, rows, values and expected types.
 
     ``whole``: whether no earlier rows of the data were sent.
     """
@@ -145,7 +145,7 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
 def match_columns(
     source: pa.Schema, target: TableSchema, conversions: Conversions = AS_THEY_ARE
 ) -> tuple[int | None, ...]:
-    """Match fields to columns like `match_names`; raise for types that can never fit.
+    """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
     For data whose rows do not exist yet, as in Spark. Otherwise the values decide: a column of
     nulls fits, whatever its type.
@@ -197,7 +197,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Returns the values at a position, fitted to a column; raises `ValueMisfit`."""
+"""Function that returns a source column's values fitted to a column; raises `ValueMisfit`."""
 
 
 def fit_batch(
@@ -221,7 +221,7 @@ def fit_batch(
 def fit_table(
     table: pa.Table, schema: TableSchema, *, conversions: Conversions = AS_THEY_ARE
 ) -> pa.Table:
-    """Return the whole table fitted, or one error for everything that does not fit.
+    """Return the whole table with fitted values; raise one error for everything that does not fit.
 
     Columns that already fit are not copied. The error is raised after all columns are checked, and
     lists the first problems of each.
@@ -236,9 +236,9 @@ def fit_table(
 def fit_columns(
     source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
 ) -> pa.Table:
-    """Return named columns, fetched by position, as a fitted table; raises like `fit_table`.
+    """Fetch named columns by position and return them as a fitted table; raise like `fit_table`.
 
-    ``first_row`` is the number of the first row in the whole data, for errors.
+    ``first_row`` is the number of the first row within all data, for errors.
     """
     columns = _fit_columns(source, schema, match_names(names, schema), rows, first_row)
     if not rows:
@@ -250,7 +250,7 @@ def fit_columns(
 def fit_chunks(
     column: pa.ChunkedArray | pa.Array, target: OdpsType, conversions: Conversions
 ) -> list[pa.Array]:
-    """Return the chunks of a column fitted to one type."""
+    """Return a column's chunks fitted to one type."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
     def parts(unit: str | None) -> list[pa.Array]:
@@ -301,7 +301,7 @@ def _fit_columns(
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
-    """Return the schema of fitted columns: the table's, with the time units in use."""
+    """Return the fitted columns' schema: the table's, with the time units in use."""
     pairs = zip(schema, arrays, strict=True)
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
@@ -324,7 +324,7 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
 
 
 def _spread(found: Sequence[Misfit]) -> list[Misfit]:
-    """Put the first problem of every column first, so that the list shows each column."""
+    """Put each column's first problem first, so that the list shows every column."""
     seen: dict[str, int] = {}
     order = []
     for index, one in enumerate(found):

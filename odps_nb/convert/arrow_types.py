@@ -12,8 +12,8 @@ VECTOR(element, n)   fixed-size list of n;       list, as pyodps writes it
                      nested: list
 ===================  ==========================  ================================
 
-Reads return values of VARIANT and of unknown types as sent. Their Arrow type is known only when
-rows arrive, and they cannot be written: here both are ``null``.
+Reads return values of VARIANT and unknown types as sent. Their Arrow type is known only when
+rows arrive, and they cannot be written, so both forms are ``null`` here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def arrow_type(
     """
 
     def of(inner: OdpsType) -> pa.DataType:
-        if isinstance(inner, VectorType):  # Arrow cannot resize lists in null slots
+        if isinstance(inner, VectorType):  # Arrow cannot resize lists that are null
             return pa.list_(_PLAIN[inner.element.code])
         return arrow_type(
             inner,
@@ -97,7 +97,7 @@ def _scalar(
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:
-    """Return precision and scale; (38, 18) for DECIMAL without a size."""
+    """Return the precision and scale; (38, 18) for DECIMAL without a size."""
     if odps.precision is None:
         return BARE_DECIMAL
     return odps.precision, odps.scale or 0
@@ -125,7 +125,7 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
 
     Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
     milliseconds become DATETIME, finer ones TIMESTAMP (create the table with ``timestamp_ntz`` for
-    local times). Nulls become STRING; dictionaries their value type, extension types their storage
+    local times). Nulls become STRING, dictionaries their value type, extension types their storage
     type.
     """
     if isinstance(arrow, pa.BaseExtensionType):

@@ -1,7 +1,7 @@
 """Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
-The caller passes the media type detected from the bytes; the media type that an uploader set is
-never used. Sizes are checked before parsing as far as the format states them. `blob_conversion`
+The caller passes the media type detected from the bytes; the uploader's media type is
+never used. Sizes are checked before parsing where the format states them. `blob_conversion`
 runs the conversion in a process with limited memory.
 """
 
@@ -40,18 +40,18 @@ _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
-_BLOCK = 16 << 20  # bytes per CSV block; also the maximum length of a row
-_MAX_COLUMNS = 10_000  # in CSV; each takes some KiB, whatever its values
+_BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
+_MAX_COLUMNS = 10_000  # in CSV; each column needs some KiB, even if its values are small
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a decoded Pillow image; the first one if the file has several."""
+    """Return a decoded Pillow image; the first one if the file contains several."""
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
-            # Pillow warns about odd files; real problems raise or are checked here
+            # Pillow warns about harmless oddities; real problems raise an error or are checked here
             warnings.simplefilter("ignore")
             if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
@@ -87,14 +87,14 @@ def check_picture(mime: str) -> None:
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
-    """Return the pixels of a decoded picture as an array; convert a palette to RGB or RGBA."""
+    """Return a decoded picture's pixels as an array; convert a palette to RGB or RGBA."""
     if picture.mode == "P":  # pixel values are indices into the palette
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
     return np.asarray(picture)
 
 
 def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
-    """Return the array of an ``.npy`` file; NumPy parses it in Python without unpickling."""
+    """Return the array in an ``.npy`` file; NumPy parses it in Python without unpickling."""
     if mime != _ARRAY:
         hint = "use it for pictures and .npy files; for .npz, use numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
@@ -102,7 +102,7 @@ def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
         return _npy(data)
     except OdpsNbError:
         raise
-    except Exception as error:  # the header is parsed as Python, which may raise anything
+    except Exception as error:  # NumPy evaluates the header as Python, which may raise anything
         raise _not_readable(mime, "array", error) from error
 
 
@@ -111,7 +111,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # if none is detected, UTF-8: it may have control characters, or fails with the position
+    # use UTF-8 if none is detected: the text has control characters, or fails with a position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -174,7 +174,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # NumPy would allocate the size in the header before reading; zero-size elements cost time
+    # NumPy would allocate the declared size before reading; zero-size elements cost time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -236,7 +236,7 @@ def _delimited(
 def _read_csv(text: str, separator: str) -> pa.Table:
     from pyarrow import csv as fast_csv
 
-    hive = separator == HIVE  # Hive has no header and no quoting, and writes nulls as \\N
+    hive = separator == HIVE  # Hive text has no header and no quoting, and \N for nulls
     return fast_csv.read_csv(
         pa.BufferReader(text.encode()),
         read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
@@ -250,7 +250,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the text without comments; ``ragged`` gives each line the same number of fields."""
+    """Remove comments from a text; ``ragged`` gives each line the same number of fields."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -280,7 +280,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return where the first line ends for the CSV parser, which also ends lines at ``\\r``."""
+    """Return where the CSV parser ends the first line; it also ends lines at ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
@@ -289,7 +289,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # excluding dictionaries that batches share
+        for column in batch.columns:  # without dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)

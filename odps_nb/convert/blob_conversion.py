@@ -1,6 +1,6 @@
-"""Converts blob content in the parser process, and its results to Python objects.
+"""Converts blob content in the parser process, and the results to Python objects.
 
-`blob_parser` runs there. If native code crashes on untrusted bytes or uses up the memory, only that
+`blob_parser` runs there. If native code crashes on untrusted bytes or exhausts memory, only that
 process ends. Its results are checked before use: Arrow batches are validated, and pixel data must
 have the stated size.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _LIBRARIES = 512 << 20
-"""Bytes of memory that a conversion may use in addition to its blob and its result."""
+"""Bytes of memory that a conversion may use beyond its blob and its result."""
 _IPC = 1 << 20
-"""Maximum bytes of the schema and headers of a result."""
+"""Maximum bytes of a result's schema and headers."""
 _MIN_SECONDS = 30
 _BYTES_PER_SECOND = 4 << 20
 _parser = at_exit(Parser())
 
 
 def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Decode a picture in the parser process; otherwise like `blob_content.as_picture`."""
+    """Decode a picture like `blob_content.as_picture`, but in the parser process."""
     blob_content.check_picture(mime)
     from PIL import Image
 
@@ -55,7 +55,7 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
 
 def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | None) -> pa.Table:
-    """Parse a table in the parser process; otherwise like `blob_content.as_table`."""
+    """Parse a table like `blob_content.as_table`, but in the parser process."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))
     try:
@@ -78,7 +78,7 @@ _READ: dict[str, Any] = {
 }
 
 
-# -- in the process of the caller ------------------------------------------------------------------
+# -- in the caller's process ---------------------------------------------------------------------
 
 
 def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Parsed:

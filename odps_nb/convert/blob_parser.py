@@ -1,6 +1,6 @@
 """Runs the conversions of `blob_conversion` in the parser process.
 
-Imports everything at the top: each job is a fork of a process that has loaded this module.
+All imports are at the top: each job is a fork of a process that has loaded this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ with contextlib.suppress(ImportError):  # the caller checks that Pillow is insta
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Convert a blob to an Arrow stream (a table) or to the pixels of a picture."""
+    """Convert a blob to an Arrow stream (a table) or to a picture's pixels."""
     to = options.pop("to")
     if to == "table":
         return {}, _stream(blob_content.as_table(data, **options))
@@ -63,7 +63,7 @@ def _pixels(made: Image.Image) -> tuple[dict[str, Any], bytes]:
 
 
 def _text(value: object) -> tuple[str, str] | None:
-    """Return type and text of a `PIL.Image.Image.info` value; ``None`` for other types."""
+    """Return the type and text of a `PIL.Image.Image.info` value; ``None`` for other types."""
     if isinstance(value, bytes):
         return "bytes", base64.b64encode(value).decode()
     if isinstance(value, (int, float)):

@@ -2,7 +2,7 @@
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
 limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits; so do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits.
+use all digits; as do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits.
 Everything else is calculated in float64, and NumPy, plots and ``describe`` see float64.
 """
 
@@ -41,9 +41,9 @@ _MOST = 76  # maximum digits of Arrow's decimals
 
 
 class DecimalDtype(pd.ArrowDtype):
-    """The dtype of an exact DECIMAL column; its name is that of pandas' own Arrow dtype."""
+    """The dtype of an exact DECIMAL column, named like pandas' own Arrow dtype."""
 
-    kind = "O"  # so that pandas does not treat an index or a key as floats
+    kind = "O"  # prevents pandas from treating an index or a key as floats
 
     def __eq__(self, other: object) -> bool:
         return type(other) is DecimalDtype and self.pyarrow_dtype == other.pyarrow_dtype
@@ -57,11 +57,11 @@ class DecimalDtype(pd.ArrowDtype):
 
     @classmethod
     def construct_array_type(cls) -> Any:
-        """Return the class of the arrays."""
+        """Return the array class."""
         return DecimalArray
 
     def _get_common_dtype(self, dtypes: list[Any]) -> Any:
-        """Return the common dtype of a concatenation, wide enough for all digits."""
+        """Return the common dtype of concatenated columns, wide enough for all digits."""
         whole, scale = 0, 0
         for dtype in dtypes:
             kind = getattr(dtype, "pyarrow_dtype", None)
@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert results of a user's function; pandas 2 falls back if this raises."""
+        """Convert a user function's results; pandas 2 falls back if this raises."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)
@@ -134,7 +134,7 @@ class DecimalArray(ArrowExtensionArray):
         copy: bool = False,  # noqa: FBT001, FBT002  pandas' own
         na_value: Any = no_default,
     ) -> Any:
-        """Return float64 for floats and for ``None``, and `Decimal` objects for other dtypes.
+        """Return float64 values for float dtypes and ``None``, `Decimal` objects for other dtypes.
 
         Series and NumPy pass a dtype or ``None``. pandas omits the dtype when it joins the keys of
         sorted indexes, which must be exact.
@@ -158,7 +158,7 @@ class DecimalArray(ArrowExtensionArray):
         return [None if one is None else f"{one:f}" for one in self._pa_array.to_pylist()]
 
     def _decimals(self) -> list[Decimal | None]:
-        """Return the values; a zero that Python would write as ``0E-18`` loses its scale."""
+        """Return the values; a plain zero replaces any that Python would write as ``0E-18``."""
         values: list[Decimal | None] = self._pa_array.to_pylist()
         if self._pa_array.type.scale <= _PLAIN:
             return values
@@ -187,7 +187,7 @@ class DecimalArray(ArrowExtensionArray):
             try:
                 return DecimalArray(kernel(*(reversed(pair) if name.startswith("r") else pair)))
             except pa.ArrowInvalid:
-                pass  # more than 76 digits
+                pass  # the result needs more than 76 digits
         return op(self.to_numpy(float), _plain(other))
 
     def _cmp_method(self, other: Any, op: Any) -> Any:
@@ -204,7 +204,7 @@ class DecimalArray(ArrowExtensionArray):
         return np.asarray(found.fill_null(op is operator.ne).to_numpy(), bool)
 
     def isin(self, values: Any) -> Any:
-        """Return the mask of the elements that are in ``values``."""
+        """Return the mask of elements that are in ``values``."""
         floats: list[Any] = []
         exact = set()
         for one in values:
@@ -246,7 +246,7 @@ class DecimalArray(ArrowExtensionArray):
     # -- conversions --------------------------------------------------------------------------
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
-        """Convert to another dtype; integers and text are exact."""
+        """Convert to another dtype; conversions to integers and text are exact."""
         wanted: Any = pandas_dtype(dtype)
         if isinstance(wanted, (np.dtype, DecimalDtype)):
             return super().astype(wanted, copy=copy)
@@ -278,7 +278,7 @@ class DecimalArray(ArrowExtensionArray):
 
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
-    """Return a note on the dtypes of the DECIMAL columns; empty if there are none."""
+    """Return a note on the DECIMAL columns' dtypes; empty if there are none."""
     floats, exact = [], []
     for field, dtype in zip(schema, frame.dtypes, strict=True):
         if pt.is_decimal(field.type) and dtype.kind == "f":
@@ -304,7 +304,7 @@ def _wide(values: Any) -> Any:
 
 
 def _recast(values: Any, kind: pa.DataType) -> Any:
-    """Convert decimals or integers to a decimal type via 256 bits: Arrow's cast can overflow."""
+    """Convert decimals or integers to a decimal type via 256 bits, as Arrow's cast can overflow."""
     if pt.is_decimal(kind) and not pt.is_null(values.type):
         values = values.cast(pa.decimal256(_MOST, kind.scale))
     return values.cast(kind)

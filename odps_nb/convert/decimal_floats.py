@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_DIGITS = 15  # a decimal with up to 15 digits is the shortest text of its nearest float64
+_DIGITS = 15  # a decimal with up to 15 digits is its nearest float64's shortest text
 
 
 def as_floats(values: Any) -> Any:
@@ -25,7 +25,7 @@ def from_floats(values: Any, kind: pa.DataType) -> Any:
 
 
 def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
-    """Round a decimal to the scale of a type, half away from zero."""
+    """Round a decimal to a type's scale, half away from zero."""
     try:
         places = Decimal((0, (1,), -kind.scale))
         return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
@@ -34,7 +34,7 @@ def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
 
 
 def surviving_floats(values: pa.Array) -> pa.Array | None:
-    """Return decimals as float64 if `from_floats` restores them all; else ``None``."""
+    """Return decimals as float64 if `from_floats` can restore all of them, else ``None``."""
     found = _short_floats(values)
     if found is None:
         found = values.cast(pa.string()).cast(pa.float64())
@@ -47,7 +47,7 @@ def surviving_floats(values: pa.Array) -> pa.Array | None:
 
 
 def whole_digits(values: Any) -> int:
-    """Return the maximum number of digits before the point."""
+    """Return the maximum number of digits before the decimal point."""
     if isinstance(values, pa.Scalar):
         ends = [values.as_py()]
     else:
@@ -56,7 +56,7 @@ def whole_digits(values: Any) -> int:
 
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
-    """Convert decimals to floats by one exact division, if all have at most 15 digits."""
+    """Convert decimals to floats by one exact division; ``None`` if one exceeds 15 digits."""
     scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
     if scale < 0:
         return None

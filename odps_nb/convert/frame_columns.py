@@ -1,7 +1,7 @@
-"""Builds the columns of a DataFrame while the rows arrive.
+"""Builds a DataFrame's columns while the rows arrive.
 
-Each builder receives the chunks of a column as Arrow arrays and keeps no reference to them:
-fixed-width values and bytes are written into one NumPy array, other values are copied out of the
+Each builder receives a column's chunks as Arrow arrays and keeps no reference to them:
+fixed-width values and bytes are written into one NumPy array; other values are copied out of the
 buffer that the columns of a batch share. So a batch is freed when the next one arrives, and values
 are converted while a read waits for the network.
 """
@@ -23,20 +23,20 @@ from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 _FIRST_ROWS = 1 << 16  # initial size if the number of rows is unknown
-_MAX_FIRST_ROWS = 1 << 24  # the service states the number; grow further only as rows arrive
+_MAX_FIRST_ROWS = 1 << 24  # for a row count from the service; grows only as rows arrive
 _SETTLE_BYTES = 4 * 2**20
 
 _USUAL = FrameOptions()
 
 
 class FrameColumn(Protocol):
-    """One column under construction."""
+    """Builder of one column."""
 
     def add(self, part: pa.Array) -> None:
-        """Add the next values; keep no reference to ``part`` beyond the next few calls."""
+        """Add the next values; release ``part`` within the next few calls."""
 
     def series(self) -> pd.Series[Any]:
-        """Return all values in memory of their own; call it once, at the end."""
+        """Return all values in memory of their own; call this once, at the end."""
 
 
 def frame_column(
@@ -66,7 +66,7 @@ def frame_column(
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
-    """Return the NumPy dtype of fixed-width values and of bytes; ``None`` for other types."""
+    """Return the NumPy dtype for fixed-width values and bytes; ``None`` for other types."""
     if pt.is_timestamp(kind):
         return np.dtype(f"datetime64[{kind.unit}]")
     is_number = pt.is_integer(kind) or pt.is_float32(kind) or pt.is_float64(kind)
@@ -86,9 +86,9 @@ def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) 
 
 
 class _NumpyColumn:
-    """Values in a NumPy array; nulls of integers and booleans in a mask, created at the first null.
+    """A NumPy array of values; the first null of an integer or boolean column creates a null mask.
 
-    Instants with a zone are collected in UTC, and get their zone at the end.
+    Instants with a zone are collected in UTC, and converted to their zone at the end.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _NumpyColumn:
         if self._timezone is not None:
             unit: Any = np.datetime_data(values.dtype)[0]
             zoned = pd.DatetimeTZDtype(unit, self._timezone)
-            # Pass the integers, which are UTC: pandas would treat datetime64 values as local times.
+            # Pass the integers, which are in UTC: pandas reads datetime64 values as local times.
             return pd.Series(pd.array(values.view(np.int64), dtype=zoned, copy=False), copy=False)
         if self._mask is None:
             return pd.Series(values, copy=False)
@@ -153,7 +153,7 @@ _MASKED_ARRAYS: dict[str, Any] = {
 
 
 class _FloatColumn:
-    """Decimals as the nearest floats."""
+    """Decimals, as the nearest floats."""
 
     def __init__(self, floats: FrameColumn) -> None:
         self._floats = floats
@@ -166,9 +166,9 @@ class _FloatColumn:
 
 
 class _DecimalColumn:
-    """Decimals as float64 until a value would be changed by float64; then all are exact.
+    """Decimals as float64 until float64 would change a value; from then on, all are exact.
 
-    The floats so far are then converted back to decimals, so no second copy is kept.
+    The floats so far are then converted back to decimals, so no second copy is needed.
     """
 
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
@@ -192,7 +192,7 @@ class _DecimalColumn:
 
 
 class _ObjectColumn:
-    """Lists, maps and structs as Python objects."""
+    """Lists, maps and structs, as Python objects."""
 
     def __init__(self, objects: Callable[[pa.Array], list[Any]]) -> None:
         self._objects = objects
@@ -206,14 +206,14 @@ class _ObjectColumn:
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array from Arrow's pool, which reuses memory of freed batches."""
+    """Return an uninitialised array from Arrow's pool, which reuses freed batches' memory."""
     if dtype.hasobject:
         return np.empty(rows, dtype)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)
 
 
 class _ArrowColumn:
-    """Text, exact numbers and Arrow-backed columns; converted at the end."""
+    """Text, exact numbers and Arrow-backed columns, converted at the end."""
 
     def __init__(self, kind: pa.DataType, mapper: Callable[[pa.DataType], Any] | None) -> None:
         self._kind, self._mapper = kind, mapper

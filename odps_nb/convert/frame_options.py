@@ -1,4 +1,4 @@
-"""`FrameOptions`: options for the dtypes of a DataFrame."""
+"""`FrameOptions`: options for a DataFrame's dtypes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DtypeBackend = Literal["numpy_nullable", "pyarrow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
-    """The dtypes of a DataFrame; for the defaults see ``odps_nb.convert.pandas_frame``.
+    """The dtypes of a DataFrame's columns; defaults are in ``odps_nb.convert.pandas_frame``.
 
     ``decimals``: dtype of DECIMAL columns. ``"auto"``, the default: float64 if it can represent
     every value of the column (any value up to 15 digits, and longer ones that are the shortest text
@@ -26,7 +26,7 @@ class FrameOptions:
     column's type, not on its values, so ``"auto"`` means ``"exact"``. ``dtypes``: dtypes of single
     columns by name, as in `pandas.DataFrame.astype`. Each value must fit its dtype unchanged.
 
-    Raises `ArgumentError`: unknown value of an option, or a dtype that pandas does not know.
+    Raises `ArgumentError`: unknown option value, or a dtype that pandas does not know.
     """
 
     decimals: Decimals = "auto"

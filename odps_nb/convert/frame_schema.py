@@ -1,6 +1,6 @@
-"""Chooses the MaxCompute type of each column of a DataFrame, to create a table for it.
+"""Chooses the MaxCompute type of each DataFrame column when a table is created for it.
 
-``docs/types-and-times.md`` has the table of types. Files named in a column are not opened. Arrow
+``docs/types-and-times.md`` lists the types. Files named in a column are not opened. Arrow
 columns follow ``odps_nb.convert.arrow_types``.
 """
 
@@ -36,7 +36,7 @@ from odps_nb.schema import (
 
 
 def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
-    """Return the schema of a table that can store every value of a DataFrame."""
+    """Return the schema of a table that can store every value in a DataFrame."""
     check_names(frame)
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
@@ -63,7 +63,7 @@ def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
 
 
 def object_type(values: Sequence[Any], name: str) -> OdpsType:
-    """Return the type of a column of Python objects; STRING if all are null."""
+    """Return the type for a column of Python objects; STRING if all are null."""
     present = [value for value in values if not is_missing(value)]
     if not present:
         return PrimitiveType(TypeCode.STRING)
@@ -87,7 +87,7 @@ def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether Arrow has an equivalent of a NumPy dtype."""
+    """Whether Arrow has an equivalent of the NumPy dtype."""
     return dtype.kind in "biuf" or (
         dtype.kind in "mM" and np.datetime_data(dtype) in [(u, 1) for u in ("s", "ms", "us", "ns")]
     )
@@ -109,7 +109,7 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
             source_type=type(strange[0]).__name__,
             hint="create the table first, with a MAP column",
         )
-    spelled: dict[str, list[str]] = {}  # member names ignore case
+    spelled: dict[str, list[str]] = {}  # member names are case-insensitive
     for key in keys:
         spelled.setdefault(key.casefold(), []).append(key)
     members = []
@@ -141,7 +141,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
-    """Return DECIMAL(38, 18) if it fits the values, else a size that does."""
+    """Return DECIMAL(38, 18) if it fits the values, else a size that fits."""
     whole = scale = 0
     for array in arrays:
         if pt.is_integer(array.type):

@@ -17,7 +17,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: TableName) -> None:
-    """Raise if data lacks a generated partition column that cannot be computed from it."""
+    """Raise if data lacks a generated partition column that cannot be computed from the data."""
     made = column.generated
     assert made is not None
     source = schema.source_of(column)
@@ -39,11 +39,11 @@ def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: 
 
 
 def fill_generated(rows: Rows, schema: TableSchema, first_row: int = 0) -> Rows:
-    """Return converted rows with the computed values of generated partition columns."""
+    """Return converted rows with generated partition columns computed."""
     for column in schema.partition_columns:
         made, source = column.generated, schema.source_of(column)
         if made is None or source is None:
-            continue  # the data has the values; otherwise `check_source` has raised
+            continue  # the data contains the column, or `check_source` has raised
         place = rows.schema.get_field_index(column.name)
         times, given = rows.column(source.name), rows.column(column.name)
         if isinstance(times, pa.ChunkedArray):

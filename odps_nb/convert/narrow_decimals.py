@@ -21,7 +21,7 @@ _T = TypeVar("_T", pa.RecordBatch, pa.Table)
 
 
 def narrow_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with at most 38 digits in each decimal, including nested ones.
+    """Return the schema with every decimal, even nested, limited to 38 digits.
 
     polars panics on 256-bit decimals, and DuckDB rejects the whole table.
     """
@@ -37,7 +37,7 @@ def _narrow_leaf(kind: pa.DataType, _: object) -> pa.DataType:
 
 
 def cast_columns(rows: _T, schema: pa.Schema) -> _T:
-    """Cast rows to the types of a schema; raise if a value would change."""
+    """Cast rows to a schema's types; raise if a value would change."""
     wanted = pa.schema([schema.field(name) for name in rows.schema.names])
     if rows.schema.equals(wanted):
         return rows

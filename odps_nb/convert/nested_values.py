@@ -1,4 +1,4 @@
-"""Converts nested Arrow values to Python objects, vectors to NumPy arrays (without pandas)."""
+"""Converts nested Arrow values to Python objects, and vectors to NumPy arrays (without pandas)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odps_nb.convert.arrow_types import is_list
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Return the values of an array as Python objects, nulls as ``None``.
+    """Return an array's values as Python objects, with nulls as ``None``.
 
     An ARRAY becomes a list, a STRUCT a dict, and a MAP a dict, or a list of pairs if a key is
     repeated.
@@ -29,7 +29,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def vector_values(array: pa.Array) -> list[np.ndarray[Any, Any] | None]:
-    """Return vectors as NumPy arrays, copied, and nulls as ``None``."""
+    """Return vectors as copied NumPy arrays, and nulls as ``None``."""
     numbers = np.array(array.flatten().to_numpy(zero_copy_only=False))  # skips null slots
     rows = iter(numbers.reshape(-1, array.type.list_size))
     return [next(rows) if valid else None for valid in array.is_valid().to_pylist()]
@@ -43,7 +43,7 @@ def _each(change: _Change, values: list[Any]) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
-    """Return a function that converts maps (lists of pairs) in a value; ``None`` if no maps."""
+    """Return a function that converts the maps (lists of pairs) in a value; ``None`` if none."""
     if pt.is_map(kind):
         return partial(_as_dict, inner=_with_dicts(kind.item_type))
     if is_list(kind):

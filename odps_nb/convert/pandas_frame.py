@@ -1,7 +1,7 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
-No value is lost, and no kind changes silently; ``docs/types-and-times.md`` lists the dtypes of a
-read. A write accepts these and all other columns that Arrow can convert, without the index;
+No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
+read. A write accepts these and all other columns that Arrow can convert, but not the index;
 `odps_nb.convert.fitting` checks the values.
 """
 
@@ -41,11 +41,11 @@ def to_pandas(
     """Return a DataFrame with the dtypes of ``docs/types-and-times.md``.
 
     ``data``: a table, which is not changed, or an iterable of batches. Each batch is converted on
-    arrival and then released, so memory stays close to the size of the DataFrame, which shares none
-    with the batches. ``schema``: required for batches, because an empty result has columns, too.
+    arrival and then released, so memory stays close to the DataFrame's size; it shares no memory
+    with the batches. ``schema``: required for batches, as even an empty result has columns.
     ``rows``: total number of rows, if known; avoids a second copy of the values. ``options``: other
     dtypes. ``blobs``: the dtype of each column of blob references
-    (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); without one they are text.
+    (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); if ``None``, they are text.
     """
     if isinstance(data, pa.Table):
         schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
@@ -55,7 +55,7 @@ def to_pandas(
             raise TypeError("pass the schema of the batches")
     options, blobs = options or FrameOptions(), blobs or {}
     wanted = by_column(options.dtypes, schema.names)
-    exact = replace(options, decimals="exact")  # casts to dtypes start from exact values
+    exact = replace(options, decimals="exact")  # start from exact values for dtype casts
     columns = [
         frame_column(
             field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)
@@ -89,7 +89,7 @@ def from_pandas(
     conversions: Conversions = AS_THEY_ARE,
     first_row: int = 0,
 ) -> pa.Table:
-    """Convert the columns of a DataFrame to Arrow, NaN and NA to nulls; omit the index."""
+    """Convert a DataFrame's columns to Arrow and NaN and NA to nulls; omit the index."""
     check_names(frame)
     if schema is None:
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
@@ -106,7 +106,7 @@ def from_pandas(
 
 
 def check_names(frame: pd.DataFrame) -> None:
-    """Raise unless the column names of a frame are strings."""
+    """Raise unless a DataFrame's column names are strings."""
     for name in frame.columns:
         if not isinstance(name, str):
             raise ConversionError(
@@ -125,7 +125,7 @@ def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
 def column_array(
     series: pd.Series[Any], name: str, target: OdpsType | None = None
 ) -> pa.Array | pa.ChunkedArray:
-    """Convert a column to the Arrow type of its dtype."""
+    """Convert a column to its dtype's Arrow type."""
     kind = series.cat.categories.dtype if series.dtype == "category" else series.dtype
     if isinstance(kind, (pd.PeriodDtype, pd.IntervalDtype)):
         raise ConversionError(
@@ -196,7 +196,7 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
 
 
 def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, Any]:
-    """Return the positions of the rows that differ after casting back."""
+    """Return the positions of rows that differ after casting back."""
     nulls = series.isna().to_numpy()
     same = pd.Series(_cast_back(cast, series) == series).fillna(False).to_numpy(bool)
     return np.flatnonzero(np.where(nulls, ~cast.isna().to_numpy(), ~same))
@@ -215,7 +215,7 @@ def _kind(series: pd.Series[Any]) -> Any:
 
 
 def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return the first row that cannot be cast and back; -1 if not even an empty column can."""
+    """Return the first row that cannot be cast and cast back; -1 if even an empty column fails."""
     fits, fails = -1, len(series)
     while fails - fits > 1:
         rows = (fits + fails) // 2

@@ -1,4 +1,4 @@
-"""Media types of pictures, and how to open them with Pillow, for previews and `to_pil`."""
+"""Picture media types, and how to open them with Pillow, for previews and `to_pil`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odps_nb.errors import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import Image
 
-#: Pillow's format name by media type.
+#: Pillow's format name for each media type.
 PICTURES: Final = {
     "image/png": "PNG",
     "image/jpeg": "JPEG",
@@ -27,7 +27,7 @@ PICTURES: Final = {
     "image/x-portable-anymap": "PPM",
     "image/vnd-ms.dds": "DDS",
 }
-#: Keys of ``PIL.Image.Image.info`` that affect the display of a picture, and EXIF data.
+#: Keys of ``PIL.Image.Image.info`` that affect how a picture is displayed, and EXIF data.
 KEPT_INFO: Final = (
     *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
 )
@@ -52,7 +52,7 @@ def register() -> None:
 
 
 def open_picture(data: bytes, *mimes: str) -> Image.Image:
-    """Open a picture of one of the media types; reads the header without decoding pixels."""
+    """Open a picture with one of the media types; read the header without decoding pixels."""
     register()
     from PIL import Image
 
@@ -67,7 +67,7 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
 
 
 def tiff_form(data: bytes) -> str:
-    """Describe the pixel format in the first directory of a TIFF; empty if unknown."""
+    """Describe the pixel format in a TIFF's first directory; empty if unknown."""
     from PIL import TiffImagePlugin
 
     file = io.BytesIO(data)
@@ -85,7 +85,7 @@ def tiff_form(data: bytes) -> str:
 
 
 def icon_size(data: bytes) -> tuple[int, int]:
-    """Return width and height of the largest picture inside an icon (ICO).
+    """Return the width and height of the largest picture inside an icon (ICO).
 
     The sizes in the icon directory are not reliable.
     """
@@ -95,7 +95,7 @@ def icon_size(data: bytes) -> tuple[int, int]:
         if data.startswith(_PNG, at):
             sides = (data[at + 16 : at + 20], data[at + 20 : at + 24])
             width, height = (int.from_bytes(side, "big") for side in sides)
-        else:  # the height of a bitmap includes its mask
+        else:  # a bitmap's height includes its mask
             sides = (data[at + 4 : at + 8], data[at + 8 : at + 12])
             width, height = (abs(int.from_bytes(side, "little", signed=True)) for side in sides)
             height //= 2

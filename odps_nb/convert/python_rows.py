@@ -43,7 +43,7 @@ def _fields(row: Any) -> Sequence[str] | None:
 
 
 def _has_keys(row: Any) -> bool:
-    """Whether the row is not a mapping but has keys: a database row or a Series."""
+    """Whether the row has keys but is not a mapping: a database row or a Series."""
     has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
     return has_keys and not isinstance(row, pd.DataFrame)
 
@@ -60,7 +60,7 @@ def _mapping(row: Any) -> Mapping[Any, Any]:
 
 
 def _nested(value: Any) -> Any:
-    """Convert dataclasses inside a dataclass to dicts, except ours, such as `NewBlob`."""
+    """Convert dataclasses inside a dataclass to dicts, except our own, such as `NewBlob`."""
     if isinstance(value, list):
         return [_nested(one) for one in value]
     own = type(value).__module__.split(".")[0] == "odps_nb"
@@ -77,8 +77,8 @@ def rows_frame(
 ) -> pd.DataFrame:
     """Return rows of one kind as a DataFrame of object columns.
 
-    ``first_row``: number of the first row in the whole data, for errors. ``like``: the first row of
-    the whole data; ``None`` if it is in ``rows``.
+    ``first_row``: number of the first row within all data, for errors. ``like``: the first row of
+    all data; ``None`` if that row is in ``rows``.
     """
     if not rows:
         return _frame({name: [] for name in names.order}, 0)
@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key, in order
+    keys: dict[str, dict[str, None]] = {}  # by column: its key's spellings, in order
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
@@ -167,7 +167,7 @@ def _learn(
     names: Names,
     row: int,
 ) -> None:
-    """Record the keys of a row; raise for unknown and repeated keys."""
+    """Record a row's keys; raise for unknown and repeated keys."""
     here: set[str] = set()
     for key in shape:
         if not isinstance(key, str):
@@ -213,7 +213,7 @@ def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
 
 
 def _objects(values: Sequence[Any]) -> pd.Series[Any]:
-    """Return values as an object column; nested arrays and lists stay single values."""
+    """Return values as an object column; nested arrays and lists each stay one value."""
     return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
 
 
@@ -223,7 +223,7 @@ def _objects(values: Sequence[Any]) -> pd.Series[Any]:
 def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
     """Return a mapping of names to columns as a DataFrame, by the rules of ``pandas.DataFrame``.
 
-    Lists become object columns, so that integers stay integers next to nulls. A scalar is repeated
+    Lists become object columns, so that integers stay integers despite nulls. A scalar is repeated
     to the length of the columns; Series are aligned by their index.
     """
     columns = {name: _column(values) for name, values in data.items()}
@@ -256,7 +256,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _column(values: Any) -> Any:
-    """Return a column as a Series, and a scalar unchanged."""
+    """Return a column as a Series; leave a scalar unchanged."""
     if isinstance(values, pd.Series) or not pd.api.types.is_list_like(values):
         return values
     if isinstance(values, (set, frozenset)):
@@ -265,7 +265,7 @@ def _column(values: Any) -> Any:
             source_type=type(values).__name__,
             hint="pass a list",
         )
-    if isinstance(values, Mapping):  # keyed by index labels, as from ``df.to_dict()``
+    if isinstance(values, Mapping):  # keyed by index labels, as in ``df.to_dict()``
         return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
     if type(values).__module__.split(".")[0] == "polars" and hasattr(values, "to_arrow"):
         values = values.to_arrow()
@@ -281,12 +281,12 @@ def _column(values: Any) -> Any:
 
 
 def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
-    """Convert an array to a DataFrame: a structured one by fields, others by rows."""
+    """Convert an array to a DataFrame: a structured array by fields, any other array by rows."""
     if data.dtype.names is not None:
         return pd.DataFrame(data)
     if data.ndim == 2 and data.dtype != object and len(data):
         if data.shape[1] != len(names.order):
-            _placed_columns(list(data[:1]), names, 0)  # raises
+            _placed_columns(list(data[:1]), names, 0)  # always raises
         return pd.DataFrame(data, columns=list(names.order))
     return rows_frame(list(data), names)
 
@@ -299,13 +299,13 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
 
     ``index``: with ``True``, index levels become columns. With ``False``, they are dropped. With
     ``None``, they are dropped, with a warning if they have names or labels. ``names``: the columns
-    of the table: with ``index=None``, raise if one of them is only in the index, or if the table is
-    new and a level has a name.
+    of the table: with ``index=None``, raise if one of them exists only in the index, or if a new
+    table is created and a level has a name.
     """
     if index is None:
-        # any index level could be a column of a new table
+        # any index level could be a column of the new table
         _refuse_index_columns(frame, names.known or names.order or None)
-        ignored = names.known is None and names.order  # a delete uses only the key
+        ignored = names.known is None and names.order  # a delete uses only the key columns
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
     if not index:
@@ -339,7 +339,7 @@ def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> N
 
 
 def _has_labels(index: pd.Index[Any]) -> bool:
-    """Whether the index is more than row numbers."""
+    """Whether the index has more than row numbers."""
     numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
     return bool(len(index)) and not (numbered and index.name is None)
 

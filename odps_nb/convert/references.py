@@ -1,6 +1,6 @@
-"""Converts BLOB, VECTOR and time columns of a read to the types that users get.
+"""Converts a read's BLOB, VECTOR and time columns to their user-facing types.
 
-A read sends a top-level BLOB as the base64 text of its reference; a nested one may be the raw
+A read sends a top-level BLOB as the base64 text of its reference; a nested BLOB may be the raw
 reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR may be sent as a
 list; it becomes a fixed-size list.
 """
@@ -26,9 +26,9 @@ from odps_nb.wire.type_text import format_type
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with references as text, fixed-size vectors, and instants in a zone.
+    """Return the batch with text references, fixed-size vectors, and instants in a time zone.
 
-    Without BLOB and VECTOR columns and without a zone, returns the batch itself.
+    Returns the batch itself if it has no BLOB or VECTOR columns and there is no zone.
     """
     batch = in_zone(batch, schema, timezone)
     if not any(isinstance(column.type, VectorType) or has_blob(column.type) for column in schema):
@@ -72,12 +72,12 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 
 
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Convert every BLOB leaf to base64 text; keep nulls and nesting.
+    """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
 
-    Nested leaves may hold raw references: those that are not base64 text are encoded.
+    Nested leaves may hold raw references: any that is not base64 text is encoded.
     """
     nested = target.code is not TypeCode.BLOB
-    if nested:  # ignore values outside of the slice when detecting the encoding of the leaves
+    if nested:  # ignore values outside the slice when detecting the leaves' encoding
         array = array.take(pa.array(range(len(array)), pa.int64()))
     kind = with_leaf_types(array.type, target, _leaf_as_text)
     return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))
@@ -90,7 +90,7 @@ def _leaf_as_text(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
 
 def _text(array: pa.Array, *, nested: bool) -> pa.Array:
     try:
-        text = array.cast(pa.string())  # zero-copy: the same bytes as text
+        text = array.cast(pa.string())  # zero-copy: reinterprets the bytes as text
     except pa.ArrowInvalid:
         return _encoded(array)
     if nested and not all(map(_is_base64, text.drop_null().to_pylist())):

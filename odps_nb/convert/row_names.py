@@ -1,4 +1,4 @@
-"""`Names`: the column names for matching Python rows (without pandas)."""
+"""`Names`: the column names to match Python rows with (without pandas)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """The column names for matching rows.
+    """Column names to match rows with.
 
-    ``order``: columns of rows without names, such as tuples; if empty, these rows raise.
+    ``order``: columns for rows without names, such as tuples; if empty, such rows raise.
     ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is
     a row with one column.
     """

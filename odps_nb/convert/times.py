@@ -1,8 +1,8 @@
-"""Sets the time zone of instants.
+"""Adds the time zone to the Arrow type of instants.
 
-DATETIME and TIMESTAMP are instants; their Arrow type on the wire has no zone and counts from the
+DATETIME and TIMESTAMP are instants; on the wire, their Arrow type has no zone and counts from the
 epoch in UTC. TIMESTAMP_NTZ is a local time without a zone, and is unchanged. If a zone is known,
-instants get it in their Arrow type; their values stay the same.
+it becomes part of the instants' Arrow type; their values stay the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
 
 def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) -> pa.RecordBatch:
-    """Return the batch with its instants in a zone, without copying values."""
+    """Return the batch with its instants in a time zone, without copying values."""
     if timezone is None:
         return batch
     fields = [
@@ -34,9 +34,9 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
 
 
 def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
-    """Return the Arrow type with its instants in a zone, including nested ones.
+    """Return the Arrow type with its instants, even nested ones, in a time zone.
 
-    TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
+    Returns TIMESTAMP_NTZ, and types without timestamps, unchanged.
     """
 
     def zoned(leaf: pa.DataType, odps: OdpsType | None) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Rejects files that would crash the process in pyarrow."""
+"""Rejects files on which pyarrow would crash the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNATURE = 28  # bytes: a nonce and an authentication tag
 
 
 def check_encryption(data: bytes, metadata: FileMetaData) -> None:
-    """Raise for Parquet with encrypted columns and a plaintext footer.
+    """Raise for Parquet files with encrypted columns but a plaintext footer.
 
     A signature follows the metadata in that footer (Parquet's encryption format, 5.5). pyarrow
     crashes the process when it inspects an encrypted column.

@@ -1,4 +1,4 @@
-"""Warnings that point to the line of the caller."""
+"""Warnings that point to the caller's line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odps_nb.wire.type_text import format_type
 
 
 def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
-    """Warn at the first caller outside of this package and of the packages in ``through``."""
+    """Warn at the first caller outside this package and the packages in ``through``."""
     inside = (__name__.partition(".")[0], *through)
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
@@ -23,9 +23,9 @@ def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
 def columns_with_types(
     columns: Iterable[Column], has_type: Callable[[OdpsType], bool], what: str
 ) -> tuple[Column, ...]:
-    """Return the columns that ``what`` has a type for; warn once about the others.
+    """Return the columns whose types ``what`` supports; warn once about the others.
 
-    If there is none, return all columns, so that the first one raises a specific error.
+    If there is none, return all columns, so that the first column raises a specific error.
     """
     columns = tuple(columns)
     kept = tuple(column for column in columns if has_type(column.type))

@@ -1,8 +1,8 @@
-"""Determines the type of a comparison from the kinds of both sides, before rows arrive.
+"""Determines a comparison's type from the kinds of both sides, before rows arrive.
 
 The rules follow MaxCompute's documentation ("Type conversions", "Operators"): text and numbers
-are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and number literals as DECIMAL. An
-undocumented comparison raises.
+are compared as DOUBLE, text and DATETIME as DATETIME, and DECIMAL and number literals as DECIMAL.
+An undocumented comparison raises.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from odps_nb.schema import TypeCode
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1)
-_EXACT_FLOAT = 2**24  # integers up to here are exact as FLOAT
+_EXACT_FLOAT = 2**24  # FLOAT represents integers up to this one exactly
 
 
 def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
-    """Return the comparison with both sides converted to one kind, a constant on the right."""
+    """Return the comparison with both sides converted to one kind, a constant on the right side."""
     if ValueKind.NULL in (left.kind, right.kind):
         return Constant(ValueKind.BOOLEAN, None)
     if isinstance(left, Constant):
@@ -44,7 +44,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``, as one lookup if all are constants of the value's kind."""
+    """Return ``value in (among)``: one lookup if all are constants of the value's kind."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
     same = [
@@ -100,17 +100,17 @@ _HINTS = {
     ValueKind.DURATION: "compare it with interval '1 02:03:04' day to second",
     ValueKind.BYTES: "bind bytes with params=, or write unhex('0aff')",
 }
-# Kinds of a value and a constant that are compared without conversion.
+# Kinds of a value and a constant that are compared without conversion
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
-    (ValueKind.TEXT, ValueKind.BYTES),  # by UTF-8 bytes
+    (ValueKind.TEXT, ValueKind.BYTES),  # compared by UTF-8 bytes
     *((one, one) for one in (ValueKind.BOOLEAN, ValueKind.INTEGER)),
     *((one, one) for one in (ValueKind.DURATION, ValueKind.BYTES)),
 }
 
 
 def _meeting(left: Node, right: Constant) -> tuple[Node, Constant]:
-    """Convert a value and a constant to one kind."""
+    """Convert a value and a constant to a common kind."""
     kind, given = left.kind, right.kind
     if (kind, given) in _AS_THEY_ARE:
         return left, right

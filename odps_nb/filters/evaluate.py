@@ -1,6 +1,6 @@
 """Evaluates a condition on Arrow batches, column by column, with SQL's three-valued logic.
 
-A text column with invalid UTF-8 arrives as bytes: comparisons use the bytes; ``like``, functions
+A text column with invalid UTF-8 arrives as bytes. Comparisons use the bytes; ``like``, functions
 and casts replace each invalid sequence with U+FFFD. A value that does not fit, such as text that is
 not a number, raises, as MaxCompute documents.
 """
@@ -52,7 +52,7 @@ _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
-    """Return the mask of the rows that satisfy a condition; null if the condition is null.
+    """Return the mask of rows that satisfy a condition; null where the condition is null.
 
     ``columns`` must include the columns in the condition, with the same spelling.
     """
@@ -82,12 +82,12 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
 
 def _without_padding(values: Values) -> Values:
     if pt.is_string(values.type) or pt.is_large_string(values.type):
-        return pc.ascii_rtrim(values, " ")  # by bytes: null slots may contain invalid UTF-8
+        return pc.ascii_rtrim(values, " ")  # trims bytes: null slots may contain invalid UTF-8
     return pc.replace_substring_regex(values, pattern=" +$", replacement="")
 
 
 def _as_text(values: Values) -> Values:
-    """Convert text that arrived as bytes to text; return other values unchanged."""
+    """Convert text that arrived as bytes to text; leave other values unchanged."""
     if not (pt.is_binary(values.type) or pt.is_large_binary(values.type)):
         return values
     shown = [None if one is None else one.decode("utf-8", "replace") for one in values.to_pylist()]
@@ -124,7 +124,7 @@ def _compare(node: Compare, columns: Columns) -> Values:
 
 
 def _against(sign: str, values: Values, constant: Constant) -> Values:
-    """Compare with a constant, which may be between two values of the column's type."""
+    """Compare values with a constant, which may lie between two values of the column's type."""
     if constant.kind is ValueKind.DOUBLE:
         return _KERNELS[sign](values, float(constant.number))
     if constant.kind is ValueKind.BYTES and not pt.is_binary(values.type):
@@ -142,7 +142,7 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
-    """Return the constant in the smallest unit of a column; ``None`` if there is no unit."""
+    """Return the constant in the column's smallest unit; ``None`` if there is no unit."""
     if constant.kind in (ValueKind.INSTANT, ValueKind.CLOCK, ValueKind.DURATION):
         is_date = pt.is_date(values.type)
         unit = _DAY if is_date else _NANOSECONDS[values.type.unit]
@@ -166,13 +166,13 @@ def _compare_steps(sign: str, values: Values, steps: int) -> Values:
 
 
 def _beyond(sign: str, values: Values, steps: int) -> Values:
-    """Compare with a constant beyond the range of the column."""
+    """Compare values with a constant beyond the column's range."""
     held = {"=": False, "<>": True}.get(sign, (sign in ("<", "<=")) == (steps > 0))
     return _all(values, held=held)
 
 
 def _all(values: Values, *, held: bool) -> Values:
-    """Return one result for all values that are not null."""
+    """Return the same result for all non-null values."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
 
 
@@ -280,11 +280,11 @@ _DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
 def _cast(node: Cast, columns: Columns) -> Values:
     values = _as_text(_value(node.value, columns))
     if node.kind is ValueKind.DECIMAL:
-        # Arrow's cast to a larger scale can overflow in 128 bits, but not in 256 bits.
+        # Arrow's cast to a larger scale can overflow 128 bits, but not 256 bits.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
         return exact.cast(_decimal_type(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
-        # Integers beyond 2^53 are rounded, as in MaxCompute.
+        # Integers beyond 2^53 are rounded, as MaxCompute does.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 

@@ -1,6 +1,6 @@
-"""Converts casts and calls that MaxCompute and Arrow define identically; others raise.
+"""Converts casts and calls that MaxCompute and Arrow define identically; raises for others.
 
-``upper`` and ``lower`` raise because they differ for non-ASCII letters, as do regular expressions.
+``upper`` and ``lower`` raise because they differ for non-ASCII letters; so do regular expressions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odps_nb.schema import TypeCode
 
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
-    """Convert a call parsed by sqlglot; return ``None`` for an unknown function."""
+    """Convert a function call parsed by sqlglot; return ``None`` for an unknown function."""
     make, known = _KNOWN.get(type(tree).__name__.casefold(), (None, ()))
     given = {key for key, value in tree.args.items() if value not in (None, False, [])}
     return make(tree, read) if make is not None and given <= {*known} else None
@@ -57,7 +57,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot's flag of a concat() call; otherwise adjacent literals
+    if not tree.args.get("safe"):  # sqlglot sets this for a concat() call, not adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -93,7 +93,7 @@ def _unhex(tree: Any, read: Callable[[Any], Node]) -> Node:
 
 
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
-    # null arguments have no effect
+    # null arguments have no effect on the result
     given = [read(one) for one in (tree.this, *tree.expressions)]
     parts = [one for one in given if one.kind is not ValueKind.NULL]
     kinds = {one.kind for one in parts}
@@ -120,7 +120,7 @@ def _text(node: Node, name: str) -> Node:
     return node
 
 
-# By name of the sqlglot node: its converter, and its allowed arguments.
+# By sqlglot node name: the converter and the allowed arguments.
 _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str, ...]]] = {
     "length": (_length, ("this",)),
     "abs": (_abs, ("this",)),
@@ -135,7 +135,7 @@ _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str,
 
 
 MAX_DIGITS = 76
-"""Maximum digits of a DECIMAL, with the required SQL settings."""
+"""Maximum digits of a DECIMAL with the SQL settings that it requires."""
 
 _WHOLE = {
     "TINYINT": (TypeCode.TINYINT, 8),
@@ -154,7 +154,7 @@ _FROM: dict[ValueKind, tuple[ValueKind, ...]] = {
 
 
 def cast(value: Node, to: Any) -> Node:
-    """Cast a value to the type in a sqlglot node."""
+    """Cast a value to the type that a sqlglot node describes."""
     name = to.this.name if hasattr(to.this, "name") else str(to.this)
     if value.kind is ValueKind.NULL:
         return value
@@ -193,7 +193,7 @@ def _cast_constant(value: Constant, name: str) -> Constant:
 
 
 def _size(to: Any) -> tuple[int, int]:
-    """Return precision and scale of a DECIMAL, within the limits of table columns."""
+    """Return a DECIMAL's precision and scale, within the limits of table columns."""
     given = [str(part.this.name) for part in to.expressions]
     if not given:
         return 38, 18
@@ -232,7 +232,7 @@ def _whole(value: Node, name: str) -> Node:
 def _time(value: Node, name: str) -> Node:
     if isinstance(value, Constant) and value.kind is ValueKind.TEXT:
         text = str(value.value)
-        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # bind() writes instants like this
+        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # bind() writes instants in this form
             return Constant(ValueKind.INSTANT, clock_of(text[:-1]))
         return Constant(ValueKind.CLOCK, clock_of(text))
     if isinstance(value, Constant) and value.kind is ValueKind.CLOCK:

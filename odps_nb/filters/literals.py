@@ -1,4 +1,4 @@
-"""Parses constants of a condition, in MaxCompute's documented formats ("Type conversions")."""
+"""Parses a condition's constants in MaxCompute's documented formats ("Type conversions")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT = Context(prec=200)
 
 
 def refuse(problem: str, hint: str = "") -> ArgumentError:
-    """Make the error for a condition that cannot be evaluated exactly."""
+    """Create the error for a condition that cannot be evaluated exactly."""
     return ArgumentError(
         f"where= cannot be applied exactly: {problem}",
         code="InvalidFilter",
@@ -69,7 +69,7 @@ def clock_of(text: str) -> int:
 def instant_of(clock: int, zone: ZoneInfo) -> int:
     """Convert a local time in a zone to epoch nanoseconds.
 
-    If a local time occurs twice, the first one is used; a nonexistent one uses the offset before
+    If a local time occurs twice, the first one counts; a nonexistent one uses the offset before
     the change.
     """
     seconds, rest = divmod(clock, 10**9)
@@ -79,7 +79,7 @@ def instant_of(clock: int, zone: ZoneInfo) -> int:
 
 
 def clock_in(zone: ZoneInfo, instant: int) -> int:
-    """Convert an instant to local time in a zone; both in nanoseconds."""
+    """Convert an instant to a zone's local time; both are in nanoseconds."""
     seconds, rest = divmod(instant, 10**9)
     moment = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=datetime.UTC)
     try:
@@ -111,7 +111,7 @@ def bytes_of(text: str) -> bytes:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """Look up a time zone by its name, e.g. ``Asia/Shanghai``."""
+    """Return a time zone by its name, e.g. ``Asia/Shanghai``."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -131,7 +131,7 @@ def date_of(text: str) -> datetime.date:
 
 
 def number_of(text: str) -> Decimal:
-    """Parse a number exactly."""
+    """Parse a number without rounding."""
     try:
         if not _NUMBER.fullmatch(text):
             raise InvalidOperation
@@ -141,7 +141,7 @@ def number_of(text: str) -> Decimal:
 
 
 def regex_of(pattern: str) -> str:
-    """Convert a LIKE pattern to an RE2 regular expression, as used by Arrow."""
+    """Convert a LIKE pattern to an RE2 regular expression, which Arrow uses."""
     made, rest = [], iter(pattern)
     for character in rest:
         if character == "\\":

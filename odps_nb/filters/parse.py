@@ -1,6 +1,6 @@
-"""Parses the text of ``where=`` to a condition tree with the column types of a table.
+"""Parses ``where=`` text to a condition tree with a table's column types.
 
-Syntax outside of the documented grammar raises, even if sqlglot accepts it.
+Raises for syntax outside the documented grammar, even if sqlglot accepts it.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _LONG = 2**63
 
 
 def kind_of(odps: OdpsType) -> ValueKind:
-    """Return the kind under which values of a type are compared."""
+    """Return the kind used to compare values of a type."""
     return ValueKind[TYPE_FACTS[odps.code].kind]
 
 
 def column_value(column: Column) -> ColumnValue:
-    """Return the node of a column."""
+    """Return the tree node for a column."""
     odps = column.type
     text = odps.text if isinstance(odps, UnknownType) else odps.code.name
     return ColumnValue(column.name, kind_of(odps), odps.code, text)
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
-    """Parse a condition on the columns of a table; quoted times are in ``timezone``.
+    """Parse a condition on a table's columns; quoted times are in ``timezone``.
 
-    Raises `ArgumentError`: it cannot be parsed, or not applied as MaxCompute documents.
+    Raises `ArgumentError`: it cannot be parsed, or cannot be evaluated as MaxCompute documents.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
@@ -84,7 +84,7 @@ def _parsed(text: str) -> Any:
 
 
 def _place(error: Any) -> str:
-    """Describe where parsing stopped, without terms of the parser."""
+    """Describe where parsing stopped, without the parser's terms."""
     for one in getattr(error, "errors", ()):
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:
@@ -93,7 +93,7 @@ def _place(error: Any) -> str:
 
 
 class _Reader:
-    """Converts a sqlglot tree for the columns of one table."""
+    """Converter of sqlglot trees for one table's columns."""
 
     def __init__(self, schema: TableSchema, zone: ZoneInfo) -> None:
         self.schema, self.zone = schema, zone
@@ -118,7 +118,7 @@ class _Reader:
         }
 
     def condition(self, tree: Any) -> Node:
-        """Convert an expression that is true, false or null."""
+        """Convert an expression whose value is true, false or null."""
         node = self.read(tree)
         if node.kind is ValueKind.NULL:
             return Constant(ValueKind.BOOLEAN, None)
@@ -149,7 +149,7 @@ class _Reader:
         return self.read(tree.this), self.read(tree.expression)
 
     def _flat(self, tree: Any) -> tuple[Node, ...]:
-        """Convert the operands of ``and`` or ``or``, in a loop because the chain may be long."""
+        """Convert the operands of ``and`` or ``or`` in a loop, because the chain may be long."""
         return tuple(self.condition(part) for part in tree.flatten(unnest=False))
 
     def _column(self, tree: Any) -> Node:
@@ -214,7 +214,7 @@ class _Reader:
             raise refuse(f"{_text(tree)}: like requires a STRING column and a pattern in quotes")
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
-        regex_of(str(pattern.value))  # raises for an invalid pattern before rows arrive
+        regex_of(str(pattern.value))  # raises for an invalid pattern even before rows arrive
         found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 
@@ -242,7 +242,7 @@ class _Reader:
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-# Allowed arguments of sqlglot nodes; any other would change the meaning.
+# Allowed arguments of sqlglot nodes; any others would change the meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "column": ("this", "table", "db", "catalog"),
     "literal": ("this", "is_string"),
@@ -275,7 +275,7 @@ def _text(tree: Any) -> str:
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
-    """Return ``left operator right``; raise if MaxCompute's result may differ by rounding."""
+    """Return ``left operator right``; raise if rounding may make MaxCompute's result differ."""
     if ValueKind.NULL in (left.kind, right.kind):
         return Constant(ValueKind.NULL, None)
     kinds = {left.kind, right.kind}

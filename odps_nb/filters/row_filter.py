@@ -1,7 +1,7 @@
-"""`RowFilter`: the condition of a read, applied to its batches, and its pushed-down predicate.
+"""`RowFilter`: a read's condition, applied to its batches, and the predicate that it pushes down.
 
 The service uses the predicate to skip blocks of rows. It may keep more rows than the condition, but
-never fewer, and contains only expressions that the live tests of the C++ client send
+never fewer, and contains only expressions that the C++ client's live tests send
 (`test/max_storage_api/table_read_test.cpp`).
 """
 
@@ -46,8 +46,8 @@ MOST_SCALE = 18
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
-_DAY = 26 * 3600 * 10**9  # more than the difference between any two time zones
-_PROVED = 10**15  # integers up to here are equal as BIGINT, DOUBLE and DECIMAL
+_DAY = 26 * 3600 * 10**9  # exceeds the difference between any two time zones
+_PROVED = 10**15  # integers up to this one compare equal as BIGINT, DOUBLE and DECIMAL
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
@@ -56,8 +56,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 class RowFilter:
     """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are the columns that it uses, in the spelling and order of the table. ``predicate``
-    is the part that is pushed down to the service; empty if none can be.
+    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate``
+    is the part that is pushed down to the service; empty if nothing can be.
     """
 
     text: str
@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition on the columns of a table; its TIMESTAMPs arrive in a given unit."""
+        """Parse a condition on a table's columns; its TIMESTAMPs arrive in a given unit."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -82,7 +82,7 @@ class RowFilter:
     def of(
         cls, condition: Node, schema: TableSchema, *, unit: TimeUnit | None = None, text: str = ""
     ) -> RowFilter:
-        """Make the filter from a condition on the columns of a table; see `parse`."""
+        """Create the filter from a condition on a table's columns; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
                 "it has a time in nanoseconds, but this read returns microseconds",
@@ -97,9 +97,9 @@ class RowFilter:
         )
 
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
-        """Return the rows that satisfy the condition, with the first ``keep`` columns or all.
+        """Return the rows that satisfy the condition, with all columns or the first ``keep``.
 
-        Raises `ArgumentError`: the condition is not defined for a value.
+        Raises `ArgumentError`: the condition is undefined for a value.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
@@ -137,10 +137,10 @@ def _needs_nanoseconds(node: Node) -> bool:
 
 
 def predicate_of(condition: Node, schema: TableSchema) -> str:
-    """Return the text for ``FilterPredicate``; empty if nothing can be pushed down.
+    """Return the text of ``FilterPredicate``; empty if nothing can be pushed down.
 
-    It is empty for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
-    Conditions that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
+    It is empty for a table with any DECIMAL column whose scale exceeds `MOST_SCALE`.
+    Parts that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
     """
     if any(
         isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE
@@ -185,7 +185,7 @@ def _text(node: Node) -> str | None:
 
 
 def _opposite(node: Node) -> str | None:
-    """Return the text of a negation if its operand can be expressed exactly."""
+    """Return a negation as text if its operand can be expressed exactly."""
     if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
         return f"{_name(node.value)} is not null"
     if isinstance(node, IsIn) and not node.with_null:
@@ -205,7 +205,7 @@ def _comparison(node: Compare) -> str | None:
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:
-    """Widen the range by a day on both sides, because the service's time zone is unknown."""
+    """Widen the range by a day on each side, because the service's time zone is unknown."""
     if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
         return None
     texts = []
@@ -232,7 +232,7 @@ def _membership(node: IsIn, words: str) -> str | None:
 
 
 def _literal(column: ColumnValue, value: PyValue) -> str | None:
-    """Format a constant for a column whose type has block statistics on the service."""
+    """Format a constant for a column whose type has block statistics in the service."""
     if column.kind is ValueKind.INTEGER and isinstance(value, int):
         return str(value)
     if column.kind is ValueKind.DECIMAL and isinstance(value, Decimal):

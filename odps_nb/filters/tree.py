@@ -1,8 +1,8 @@
 """A condition as a tree of typed, picklable values.
 
-`odps_nb.filters.parse` builds it from text, the engines and Spark from their own trees.
-`odps_nb.filters.evaluate` applies it to batches, and `odps_nb.filters.row_filter` translates the
-part that is pushed down.
+`odps_nb.filters.parse` builds it from text; the engines and Spark build it from their own trees.
+`odps_nb.filters.evaluate` applies it to batches, and `odps_nb.filters.row_filter` translates its
+pushed-down part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odps_nb.schema import TypeCode
 
 
 class ValueKind(Enum):
-    """The kind under which values are compared; several MaxCompute types may share one."""
+    """The kind used to compare values; several MaxCompute types may share one."""
 
     BOOLEAN = "BOOLEAN"
     INTEGER = "a whole number"
@@ -26,10 +26,10 @@ class ValueKind(Enum):
     DOUBLE = "DOUBLE"
     DECIMAL = "DECIMAL"
     TEXT = "text"
-    CHAR = "CHAR"  # trailing blanks are ignored
+    CHAR = "CHAR"  # compared without trailing blanks
     DATE = "DATE"
-    INSTANT = "a DATETIME or TIMESTAMP"  # nanoseconds of the epoch, UTC
-    CLOCK = "a TIMESTAMP_NTZ"  # nanoseconds of the epoch as if it were UTC
+    INSTANT = "a DATETIME or TIMESTAMP"  # epoch nanoseconds, UTC
+    CLOCK = "a TIMESTAMP_NTZ"  # epoch nanoseconds, as if the local time were UTC
     DURATION = "an INTERVAL_DAY_TIME"  # nanoseconds
     BYTES = "bytes"
     NULL = "null"
@@ -52,7 +52,7 @@ PyValue = bool | int | float | Decimal | str | bytes | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """The value of a column; ``name`` is as in the table, ``type_text`` is for messages."""
+    """A column's value; ``name`` is spelled as in the table, ``type_text`` is for messages."""
 
     name: str
     kind: ValueKind
@@ -62,14 +62,14 @@ class ColumnValue:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal of the condition. Times are in nanoseconds; DOUBLE keeps its exact digits."""
+    """A literal in the condition. Times are in nanoseconds; a DOUBLE keeps its exact digits."""
 
     kind: ValueKind
     value: PyValue
 
     @property
     def number(self) -> Decimal:
-        """The exact value; 0 for a value that is not a number."""
+        """The exact value; 0 if the value is not a number."""
         return Decimal(self.value) if isinstance(self.value, (int, float, Decimal)) else Decimal(0)
 
 
@@ -95,7 +95,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether text matches a LIKE pattern: ``%``, ``_``, and backslash as the escape."""
+    """Whether text matches a LIKE pattern with ``%``, ``_``, and backslash as the escape."""
 
     value: Node
     pattern: str
@@ -104,7 +104,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether the value is null."""
+    """Whether a value is null."""
 
     value: Node
     kind: ValueKind = ValueKind.BOOLEAN
@@ -112,7 +112,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Negation; null stays null."""
+    """SQL ``not``: null stays null."""
 
     value: Node
     kind: ValueKind = ValueKind.BOOLEAN
@@ -136,7 +136,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``left operator right`` of numbers; the operator is one of ``+ - * / %``."""
+    """``left operator right`` for numbers; the operator is one of ``+ - * / %``."""
 
     operator: str
     left: Node
@@ -157,7 +157,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function that MaxCompute and Arrow define identically, e.g. ``length``."""
+    """A call of a function that MaxCompute and Arrow define identically, e.g. ``length``."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -181,7 +181,7 @@ Node = (
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
-    """Yield all nodes of a tree."""
+    """Yield all nodes in a tree."""
     waiting: list[Node] = [node]
     while waiting:
         one = waiting.pop()
@@ -197,12 +197,12 @@ def nodes_of(node: Node) -> Iterator[Node]:
 
 
 def columns_of(node: Node) -> Iterator[str]:
-    """Yield the names of the columns in a tree, with repetitions."""
+    """Yield the names of a tree's columns, with repetitions."""
     return (one.name for one in nodes_of(node) if isinstance(one, ColumnValue))
 
 
 def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
-    """Return a tree with each column replaced by ``change``."""
+    """Return a tree in which ``change`` has replaced each column."""
 
     def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(with_columns(one, change) for one in nodes)

@@ -1,6 +1,6 @@
-"""Parses bytes of unknown origin in the parser process; the kernel gets only plain texts.
+"""Parses untrusted bytes in the parser process; the kernel receives only plain text.
 
-Answers are not trusted either: their types are checked here, and renderers escape them.
+The responses are not trusted either: this module checks their types, and renderers escape them.
 See ``docs/decisions/previews.md``.
 """
 
@@ -23,12 +23,12 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-# a job may also wait for a disk or a busy processor
+# a job may also wait for a disk or a busy CPU
 _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
-"""Idle seconds after which the parser process ends; it holds about 60 MiB."""
-# This package, then the folders of the interpreter, then those of the kernel: a file in the user's
+"""Idle seconds after which the parser process ends; the process uses about 60 MiB."""
+# Search this package, then the interpreter's folders, then the kernel's: a file in the user's
 # working folder, such as a saved blob, must not replace a library.
 _BOOT: Final = """
 import sys
@@ -42,9 +42,9 @@ spec.loader.exec_module(package)
 from odps_nb.parsing.process import main
 main()
 """
-# programs need these to find their libraries; the rest of the environment may hold keys
+# programs need these to find their libraries; other variables may contain keys
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
-# one thread, and no memory pools, whose reservations could exceed the limit
+# use one thread and no memory pools, whose reservations could exceed the limit
 _SET: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "OMP_NUM_THREADS": "1",
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class ParserStoppedError(UnshowableError):
-    """The parser process crashed, or ran out of time or memory."""
+    """The parser process crashed, or exceeded its time or memory limit."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -65,7 +65,7 @@ class ParserStoppedError(UnshowableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """The answer of a parser: texts and numbers by name, and data.
+    """A parser's response: texts and numbers by name, and data.
 
     Not trusted: each method checks the type, and renderers escape the texts.
     """
@@ -77,11 +77,11 @@ class Parsed:
         return f"Parsed({sorted(self.found)}, <{len(self.data)} B>)"
 
     def text(self, name: str) -> str:
-        """Return a text."""
+        """Return one text."""
         return _checked(self.found.get(name), str)
 
     def number(self, name: str) -> int:
-        """Return a whole number."""
+        """Return one whole number."""
         return _checked(self.found.get(name), int)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -101,10 +101,10 @@ def _checked(value: object, wanted: type[_T]) -> _T:
 
 
 class Parser:
-    """Client of a parser process, which is started when needed and restarted after a crash.
+    """Client of a parser process, which starts when needed and restarts after a crash.
 
-    Runs one job at a time; thread-safe. A forked kernel starts its own process. The process ends
-    after ``idle_seconds`` without a job.
+    Runs one job at a time; thread-safe. A forked kernel starts its own parser process. The process
+    ends after ``idle_seconds`` without a job.
     """
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -120,14 +120,14 @@ class Parser:
     def parse(
         self, parser: str, data: bytes, options: dict[str, Any], limits: Limits | None = None
     ) -> Parsed:
-        """Parse ``data`` with the preview parser of this name, or with ``"conversion"``.
+        """Parse ``data`` with the named preview parser, or with ``"conversion"``.
 
         Raises `UnshowableError` with the reason, `ParserStoppedError` if the parser was stopped,
-        `MissingDependencyError`, and a `ConversionError` or `LimitExceededError` of the parser.
+        `MissingDependencyError`, or the parser's `ConversionError` or `LimitExceededError`.
         """
         limits = limits or Limits()
         with self._lock:
-            # a gallery of blobs that time out must finish: each next one gets less time
+            # a gallery of blobs that time out must finish, so each further blob gets less time
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}
@@ -154,9 +154,9 @@ class Parser:
             self._end()
 
     def forget(self) -> None:
-        """Drop the process of the parent, after a fork."""
+        """Forget the parent's parser process after a fork, without stopping it."""
         process, self._process, self._lock = self._process, None, threading.Lock()
-        self._resting.timer = None  # its thread is not in this process
+        self._resting.timer = None  # the timer's thread does not exist in this process
         if process is not None:
             process.forget()
 
@@ -165,7 +165,7 @@ class Parser:
     def _ask(
         self, job: dict[str, Any], data: bytes, limits: Limits
     ) -> tuple[dict[str, Any], bytes]:
-        if self._asking:  # an interrupt left a request without its answer
+        if self._asking:  # an interrupt left a request without a response
             self._end()
         limit = limits.seconds * _PATIENCE + (0 if self._process else _START)
         process = self._running()
@@ -214,20 +214,20 @@ class Parser:
 
 
 def _library_folders() -> list[str]:
-    """Return the folders of `sys.path` without the working folder and that of the script."""
+    """Return the folders in `sys.path`, except the working folder and the script's folder."""
     script = getattr(sys.modules.get("__main__"), "__file__", None) or "script"
     works = (Path.cwd(), Path(script).resolve().parent)
     return [one for one in sys.path if one and Path(one).resolve() not in works]
 
 
 def _stop(timer: threading.Timer) -> None:
-    """Cancel the timer, or wait until it has run."""
+    """Cancel the timer; if it is already running, wait until it ends."""
     timer.cancel()
     timer.join()
 
 
 def _refusal(found: dict[str, Any]) -> OdpsNbError:
-    """Return the error that a parser raised; only two classes are possible."""
+    """Return the error that a parser raised; allow only two classes."""
     made = _REFUSALS.get(str(found["refused"]))
     facts = _checked(found.get("facts"), dict)
     if made is None or facts.keys() - set(made.fact_names):
@@ -236,7 +236,7 @@ def _refusal(found: dict[str, Any]) -> OdpsNbError:
 
 
 def at_exit(parser: Parser) -> Parser:
-    """Register ``parser`` to be closed at exit and dropped in a forked process; return it."""
+    """Register ``parser`` to be closed at exit and forgotten in a forked process; return it."""
     atexit.register(parser.close)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=parser.forget)

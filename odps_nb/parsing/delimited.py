@@ -1,7 +1,7 @@
-"""Finds the separator of delimited text, and where the table begins.
+"""Finds the separator in delimited text, and where the table begins.
 
-A tile and a conversion call the same function with the same leading characters, so that both see
-the same table. Hive text has ``\\x01`` between the fields, and neither names nor quotes.
+A preview tile and a conversion call the same function with the same leading characters, so both
+find the same table. Hive text has ``\\x01`` between the fields, and neither names nor quotes.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Final
 
 HIVE: Final = "\x01"
 _SEPARATORS: Final = "\t,;|"
-_CHARACTERS: Final = 16_384  # to inspect
+_CHARACTERS: Final = 16_384  # maximum number of characters to inspect
 _LINES: Final = 20
-_MOSTLY: Final = 0.8  # share of lines with the same number of fields
+_MOSTLY: Final = 0.8  # minimum share of lines with the same number of fields
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
-_RULE: Final = re.compile(r"[\s|:+-]+")  # line below the names, as in Markdown
+_RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the names, as in Markdown
 
 _Rows = list[list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Separator of the fields, and the offset at which the line of names begins."""
+    """The field separator, and the offset at which the line of names begins."""
 
     separator: str
     start: int = 0
 
 
 def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | None:
-    """Return the form of a table; ``None`` if the text is not a table.
+    """Return a table's form; ``None`` if the text is not a table.
 
-    Lines before the names that begin with ``#`` are comments; the last of them has the names if it
-    has as many fields as the rows. Unless ``whole``, the last line may be truncated. With a given
+    Lines before the names that begin with ``#`` are comments; the last one holds the names if it
+    has as many fields as the rows. Unless ``whole``, the last line may be truncated. If there is a
     ``separator``, every text is a table.
     """
-    if not separator and HIVE in text:  # only Hive text has it, see `odps_nb.parsing.encodings`
+    if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
     if separator == HIVE:
         return Form(separator=HIVE)
@@ -58,10 +58,10 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
 
 
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over the lines as line numbers and fields, beginning with the names.
+    """Yield each line's number and fields, beginning with the names.
 
-    Blank lines and comments are skipped: lines that begin with ``#`` and have another number of
-    fields than the first line. A field that is too long, or an unclosed quote, is a `ValueError`.
+    Blank lines and comments are skipped: lines that begin with ``#`` and have a different number of
+    fields from the first line. A field that is too long, or an unclosed quote, raises `ValueError`.
     """
     file = io.StringIO(text[form.start :], newline="")
     reader = csv.reader(
@@ -82,13 +82,13 @@ def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
 
 
 def unevenness(number: int, fields: int, names: int) -> str:
-    """Return a sentence about a line with more or fewer fields than the first one."""
+    """Return a sentence about a line with more or fewer fields than the first line."""
     have = f"{fields:,} field" if fields == 1 else f"{fields:,} fields"
     return f"line {number:,} has {have}, the first line {names:,}"
 
 
 def _comments(sample: str) -> tuple[int, int]:
-    """Return the offsets of the end of the leading comments, and of the last comment."""
+    """Return the offsets of the leading comments' end and of the last comment."""
     at = last = 0
     while sample.startswith("#", at):
         end = sample.find("\n", at)
@@ -99,14 +99,14 @@ def _comments(sample: str) -> tuple[int, int]:
 
 
 def _candidates(sample: str, start: int) -> str:
-    """Return the possible separators, the most frequent one in the first line first."""
+    """Return the possible separators, ordered by frequency in the first line."""
     end = sample.find("\n", start)
     line = sample[start : end if end >= 0 else len(sample)]
     return "".join(sorted(_SEPARATORS, key=lambda one: -line.count(one)))
 
 
 def _rows(sample: str, separator: str, *, whole: bool) -> _Rows:
-    """Return the first lines; the last one is left out if it may be truncated."""
+    """Return the first lines; drop the last one if it may be truncated."""
     try:
         reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
         rows = list(islice(reader, _LINES + 1))
@@ -118,7 +118,7 @@ def _rows(sample: str, separator: str, *, whole: bool) -> _Rows:
 
 
 def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
-    """Whether all or most lines have equally many fields; two columns need three lines."""
+    """Whether all or most lines have equally many fields; two columns require three lines."""
     if not rows or (separator == "|" and _is_drawn(rows)):
         return False
     width = len(rows[0])
@@ -132,7 +132,7 @@ def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
 
 
 def _is_drawn(rows: _Rows) -> bool:
-    """Whether ``|`` draws a table for readers, as in Markdown."""
+    """Whether ``|`` draws a table for human readers, as in Markdown."""
     return all(not row[0] for row in rows) or any(_RULE.fullmatch("|".join(row)) for row in rows)
 
 
@@ -145,12 +145,12 @@ def _is_column(rows: _Rows) -> bool:
 
 
 def _names_at(sample: str, start: int, comment: int, rows: _Rows, separator: str) -> int:
-    """Return the offset of the names: after the ``#`` of the last comment, if it has them."""
+    """Return the offset of the names: after the last comment's ``#`` if that comment has them."""
     if start == comment or not rows:
         return start
     line = sample[comment:start].rstrip("\r\n")
     names = line.lstrip("#").lstrip()
     count = len(names.split(separator))
-    if count < 2 or count != len(rows[0]) or " " in names:  # prose: an ordinary comment
+    if count < 2 or count != len(rows[0]) or " " in names:  # an ordinary comment
         return start
     return start - len(sample[comment:start]) + len(line) - len(names)

@@ -1,7 +1,7 @@
-"""Detects the encoding of a text: stated by its first bytes, UTF-8, or guessed by a library.
+"""Detects a text's encoding: stated by its first bytes, UTF-8, or guessed by a library.
 
 ``charset-normalizer`` inspects a bounded sample. If it finds several equally likely encodings, as
-for a short text, the first of `_COMMON` is used; MaxCompute users write GBK.
+for short text, the first one in `_COMMON` is used; MaxCompute users write GBK.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SAMPLE: Final = 64 * 1024
-"""Maximum bytes to inspect."""
+"""Maximum number of bytes to inspect."""
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 """Characters that do not occur in text."""
 _UNASSIGNED: Final = re.compile("[\x80-\x9f\ue000-\uf8ff\ufffe\uffff]")
@@ -35,21 +35,21 @@ _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
 }  # fmt: skip
-"""Supersets that files really use where the narrower encoding is stated."""
+"""Supersets that files actually use when they state the narrower encoding."""
 _HIVE_LINES: Final = 20
 _VARIETY: Final = 3  # minimum number of distinct bytes in a text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
-"""ASCII, and the common characters of GB 2312: its level 1, and punctuation."""
+"""ASCII and the common characters of GB 2312: level 1 and punctuation."""
 
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
-"""The same with a character whose bytes occur in no Korean word."""
+"""The same pattern, with a character whose bytes occur in no Korean word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """Python's name of an encoding, and whether it was guessed."""
+    """Python's name for an encoding, and whether it was guessed."""
 
     name: str
     guessed: bool = False
@@ -58,8 +58,8 @@ class Encoding:
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
     """Return the encoding of a text or of its beginning; ``None`` if the bytes are not text.
 
-    Unless ``whole``, the last character may be truncated. With ``guess``, an encoding is guessed
-    if none is stated and the text is not UTF-8.
+    Unless ``whole``, the last character may be truncated. With ``guess``, a library guesses the
+    encoding if none is stated and the text is not UTF-8.
     """
     sample = data[:SAMPLE]
     complete = whole and len(sample) == len(data)
@@ -74,7 +74,7 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
-    """Decode text; unless ``whole``, drop a character that is truncated at the end."""
+    """Decode text; unless ``whole``, drop a truncated character at the end."""
     return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
 
 
@@ -89,7 +89,7 @@ def _known(name: str) -> str | None:
     try:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
-        # web pages also state x-sjis, x-gbk and x-x-big5 (WHATWG, Encoding, "labels")
+        # web pages may also state x-sjis, x-gbk or x-x-big5 (WHATWG, Encoding, "labels")
         short = re.sub("(?i)^x-", "", name)
         return _known(short) if short != name else None
     if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
@@ -117,7 +117,7 @@ def _is_hive(text: str) -> bool:
 def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     from charset_normalizer import from_bytes
 
-    if not whole:  # a truncated character would count against its encoding
+    if not whole:  # a truncated character would count against the right encoding
         sample = sample[: sample.rfind(b"\n") + 1] or sample
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
         is_text = _is_text(sample, "gb18030", whole=whole)

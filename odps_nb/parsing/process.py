@@ -1,6 +1,6 @@
-"""The parser process: parses bytes of unknown origin, so that the kernel does not.
+"""The parser process, which parses untrusted bytes in place of the kernel.
 
-Parsers in native code may crash or hang on malicious bytes; here, only one job is lost.
+Parsers in native code may crash or hang on malicious bytes; here, that affects only one job.
 
 ::
 
@@ -8,9 +8,9 @@ Parsers in native code may crash or hang on malicious bytes; here, only one job 
     JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
                        {"refused": class, …}  {"stopped": why}
 
-Each job runs in a fork of this process, which has loaded the parsers and nothing else, so that no
-job can affect another. On systems without fork, the job runs here, and the client starts a new
-process after a crash. The process ends when stdin is closed.
+Each job runs in a fork of this process, which has loaded the parsers and nothing else, so no job
+can affect another. On systems without fork, the job runs in this process, and the client starts
+a new one after a crash. The process ends when stdin is closed.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from odps_nb.errors import ConversionError, LimitExceededError, MissingDependenc
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-#: Entry points of parsers in other packages: modules with `parse`.
+#: Entry point group for parsers in other packages: modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
-# libraries of the extra ``notebook``; all others are in ``previews``
+# libraries in the extra ``notebook``; all others are in ``previews``
 _OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
 _CALLED: Final = {"PIL": "Pillow", "pygments": "Pygments", "python_calamine": "python-calamine"}
 _FORKS: Final = hasattr(os, "fork")
 
 
 def main() -> None:
-    """Answer jobs until stdin ends."""
+    """Respond to jobs until stdin ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # output printed by a library must not mix with the answers
+    # libraries' printed output must not mix with the responses
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     die_first()
     hide_pandas()
@@ -65,13 +65,13 @@ def main() -> None:
 
 
 def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
-    # imported before the fork, so that it is loaded once; the fork reports a failure
+    # imported before the fork, so that it is loaded only once; the forked job reports any failure
     with contextlib.suppress(Exception):
         _parser(job["parser"])
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        # no other job can be reached from this one
+        # other jobs' data cannot be reached from this fork
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.close(answers)
         os.close(reading)
@@ -86,7 +86,7 @@ def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> 
 
 
 def _work(job: dict[str, Any], data: bytes, limits: Limits, writing: int) -> None:
-    """Do the job in the forked process and exit."""
+    """Run the job in the forked process and exit."""
     code = 1
     try:
         _limit(limits)
@@ -104,7 +104,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # the caller of a conversion gets the class, the message and the attributes
+        # a conversion's caller receives the class, message and attributes
         facts = {name: getattr(error, name) for name in error.fact_names}
         return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
     except ModuleNotFoundError as error:
@@ -118,7 +118,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MemoryError:
         return pack({"stopped": "too much memory"})
     except Exception as error:  # noqa: BLE001 - third-party decoders may raise anything for
-        # malicious bytes; the reason is shown on the tile
+        # malicious bytes; the preview tile shows the reason
         return pack({"unshowable": refusal_of(error)})
 
 
@@ -129,7 +129,7 @@ def _parser(name: str) -> ModuleType:
     ours = importlib.import_module(_PREVIEWS)
     if name in {module.name for module in pkgutil.iter_modules(ours.__path__)}:
         return importlib.import_module(f"{_PREVIEWS}.{name}")
-    # only installed packages may name code that runs here
+    # only installed packages may provide code that runs here
     for entry in entry_points(group=GROUP, name=name):
         module: ModuleType = entry.load()
         return module
@@ -137,7 +137,7 @@ def _parser(name: str) -> ModuleType:
 
 
 def _bounded(answer: bytes, limits: Limits) -> bytes:
-    """Return the answer if it has the length that it states, else an error in its place."""
+    """Return the response if its length is as stated, else an error in its place."""
     if len(answer) > limits.answer:
         return pack({"stopped": "answer too long"})
     lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)
@@ -158,11 +158,11 @@ def _why(code: int) -> str:
 
 
 def _limit(limits: Limits) -> None:
-    """Limit processor time, memory and file size of this process; no core dump."""
+    """Limit this process's CPU time, memory and file size; disable core dumps."""
     try:
         import resource
     except ImportError:
-        return  # Windows: the client stops jobs that take too long
+        return  # on Windows, the client stops jobs that take too long
     seconds, memory = limits.seconds, limits.memory + _mapped()
     for what, bound in (
         ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that names the reason, then a kill
@@ -170,13 +170,13 @@ def _limit(limits: Limits) -> None:
         ("RLIMIT_FSIZE", (0, 0)),
         ("RLIMIT_CORE", (0, 0)),
     ):
-        # macOS refuses to set RLIMIT_AS; a lower limit of the system stays
+        # macOS refuses to set RLIMIT_AS; a lower limit set by the system remains
         with contextlib.suppress(AttributeError, ValueError, OSError):
             resource.setrlimit(getattr(resource, what), bound)
 
 
 def _mapped() -> int:
-    """Return the bytes of address space in use."""
+    """Return the number of bytes of address space in use."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:

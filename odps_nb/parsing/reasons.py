@@ -1,7 +1,7 @@
-"""Describes in plain words why a library refused bytes.
+"""Describes in plain words why a library rejected bytes.
 
-The message of a library is kept if it is plain. Addresses, error numbers of the system and the repr
-of Python objects are removed.
+A library's message is kept if it is plain. Addresses, system error numbers and the repr of
+Python objects are removed.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 import struct
 from typing import Final
 
-#: Prefix of a refusal if the decoder proved the damage.
+#: Prefix of a refusal if the decoder proved that the data is damaged.
 DAMAGED: Final = "cut or damaged"
 
 _LONGEST: Final = 200
 _FORM: Final = "it has a form that the decoder does not know"
 _RANGE: Final = "a number in it is out of range"
 _NUMERAL: Final = "a number in it is malformed"
-# by class name, so that this module imports none of the libraries
+# keyed by class name, so that this module imports none of the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
@@ -28,12 +28,12 @@ _OURS: Final = {
     "RecursionError": "it is nested too deeply",
     "UnidentifiedImageError": "it has a form that Pillow does not know",
 }
-# by the message of the library
+# patterns of libraries' messages
 _SAID: Final = (
-    (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
-    # of PDFium, and of zipfile
+    (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # HDF5
+    # PDFium and zipfile
     (re.compile(r".*Incorrect password|.*password required"), "it is password-protected"),
-    (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # of PDFium
+    (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # PDFium
     (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
         "its bytes end early",
@@ -41,7 +41,7 @@ _SAID: Final = (
     (re.compile(r"Cannot detect file format"), _FORM),
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
-    # of a truncated ZIP file: the directory at its end is missing
+    # a truncated ZIP file: the directory at its end is missing
     (re.compile(r"File is not a zip file"), "its bytes end early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
 )
@@ -59,7 +59,7 @@ _DAMAGE: Final = re.compile(
 
 
 def reason_of(error: BaseException) -> str:
-    """Return one line that says why ``error`` was raised."""
+    """Return one line that states why ``error`` was raised."""
     name = type(error).__name__
     name = "struct.error" if isinstance(error, struct.error) else name
     if name in _OURS:

@@ -1,4 +1,4 @@
-"""Values that the kernel and the parser process share. Imports nothing."""
+"""Values that the kernel and the parser process share. This module imports nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class UnshowableError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one job; the defaults are those of a preview."""
+    """Limits for one job; the defaults are those for a preview."""
 
     seconds: int = 10  #: Processor time in seconds.
-    memory: int = 2 << 30  #: Bytes beyond those of the process with its parsers loaded.
-    answer: int = 8 << 20  #: Maximum bytes of the answer.
+    memory: int = 2 << 30  #: Bytes beyond what the process uses with its parsers loaded.
+    answer: int = 8 << 20  #: Maximum size of the answer in bytes.

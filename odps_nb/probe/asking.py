@@ -1,4 +1,4 @@
-"""Sends each request of a question once, within the question's limits, and records it."""
+"""Sends each of a question's requests once, within the question's limits, and records it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from odps_nb.wire.control import CancelInstance, SubmitSql
 
 MAX_DOCUMENT = 1 << 22  # maximum bytes of a response without rows
 MAX_MESSAGE = 1 << 26  # maximum bytes of one batch of rows
-CANCEL_SECONDS = 10.0  # reserved in a question's time limit to cancel a slow statement
+CANCEL_SECONDS = 10.0  # part of a question's time limit, reserved to cancel a slow statement
 
 
 class BoundedTransport:
-    """Sends requests; raises `CannotTell` beyond the limits of the running question."""
+    """Transport that raises `CannotTell` beyond the limits of the running question."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -38,12 +38,12 @@ class BoundedTransport:
         self.sent = 0
 
     def begin(self, *, requests: int, seconds: float) -> None:
-        """Set the limits: number of requests, and seconds from now."""
+        """Set the maximum number of requests, and of seconds from now."""
         self._left, self._deadline = requests, time.monotonic() + seconds
 
     @property
     def seconds_left(self) -> float:
-        """Seconds left for the running question, at least 0.1."""
+        """Seconds left for the running question; at least 0.1."""
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
@@ -72,7 +72,7 @@ class BoundedTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response: JSON ``members``, or ``rows`` with their types as sent, or raw ``data``."""
+    """A response: JSON ``members``, ``rows`` with their types as sent, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -89,15 +89,15 @@ class Response:
 
     @property
     def word(self) -> str:
-        """The result as a word: ``refused`` or ``taken``."""
+        """The result as one word, ``refused`` or ``taken``."""
         return "refused" if self.is_refusal else "taken"
 
     def outcome(self) -> Observation:
-        """Return whether it was refused, with status and code."""
+        """Return whether the service refused the request, with status and code."""
         return {"refused": self.is_refusal, "status": self.status, "code": self.code}
 
     def need(self) -> Response:
-        """Return itself; raise `CannotTell` for a refusal or failure."""
+        """Return the response itself; raise `CannotTell` for a refusal or failure."""
         if self.status >= 400:
             raise CannotTell(f"a preparatory request was refused: {self.status} {self.code}")
         return self
@@ -109,7 +109,7 @@ class Response:
         return self.rows
 
     def shown(self) -> dict[str, object]:
-        """Return the parts that may be recorded."""
+        """Return the parts of the response that may be recorded."""
         shown: dict[str, object] = {"status": self.status}
         if self.code:
             shown["code"] = self.code
@@ -119,14 +119,14 @@ class Response:
             shown["members"] = shown_members(self.members)
         if self.rows is not None:
             shown["rows"] = self.rows.num_rows
-            # struct fields have the user's names, so record only the kind
+            # struct types contain the user's names, so record only the kind
             shown["types"] = [one.partition("<")[0] for one in self.types]
         return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A Storage API request with parts chosen by a question."""
+    """A Storage API request with parts that a question chooses."""
 
     ACTION: ClassVar[str] = "probe"
     idempotent: ClassVar[bool] = False
@@ -153,7 +153,7 @@ class _Request:
         return wire if self.data is None else replace(wire, body=self.data)
 
     def shown(self) -> dict[str, object]:
-        """Return the parts to record; long lists, such as references, are truncated."""
+        """Return the parts of the request to record; truncate long lists, such as references."""
         body: object = (
             f"<{len(self.data)} bytes>"
             if self.data is not None
@@ -173,9 +173,9 @@ class _Request:
 
 
 class Asker:
-    """Sends the requests of questions, counts rows, and records requests and responses.
+    """Sender of the questions' requests; counts rows, and records requests and responses.
 
-    ``own`` is the user's table. ``tables`` has the full names by kind: ``table`` (the user's table
+    ``own`` is the user's table. ``tables`` has the full name per kind: ``table`` (the user's table
     or a scratch table), and the created tables of `scratch.KINDS`.
     """
 
@@ -192,10 +192,10 @@ class Asker:
         self._transport = transport
         self._rows_left = 0
         self._routes: dict[str, str] = {}
-        self._writing: dict[str, str] = {}  # targets of open write sessions, by session id
+        self._writing: dict[str, str] = {}  # targets of open write sessions by session id
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
-        """Begin a question: set its limits and clear the recorded exchanges."""
+        """Begin a question: set its limits and clear the recorded requests and responses."""
         self._transport.begin(requests=requests, seconds=seconds)
         self._rows_left, self.exchanges, self._routes = rows, [], {}
 
@@ -219,13 +219,13 @@ class Asker:
         Parameters
         ----------
         target
-            A kind of table in ``tables``, or the text of a ``Target``.
+            A kind of table in ``tables``, or a ``Target`` as text.
         body, data
             The body as JSON, or as bytes.
         kind
             Content of a successful response: ``json``, ``rows`` or ``data``.
         may_deny
-            Whether 401 and 403 are valid observations. Otherwise they mean missing
+            Whether 401 and 403 are valid observations. If not, they indicate missing
             permissions.
         may_fail
             Whether a status of 500 or above is a valid observation.
@@ -262,7 +262,7 @@ class Asker:
         return found
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question left open; others expire later."""
+        """Abort the write sessions that a question left open; any others expire later."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():
@@ -336,7 +336,7 @@ class Asker:
     # -- SQL ----------------------------------------------------------------------------------
 
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
-        """Run a statement and wait for its end; raise `ServiceError` if it fails."""
+        """Run a statement and wait until it ends; raise `ServiceError` if it fails."""
         left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}
         try:
@@ -360,7 +360,7 @@ class Asker:
         return instance
 
     def cancel(self, instance: SqlInstance) -> Observation:
-        """Stop an instance; return whether the service refused."""
+        """Stop an instance; return whether the service refused the request."""
         stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
         response = Response(status=200)
         try:
@@ -371,7 +371,7 @@ class Asker:
         return response.outcome()
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """Run a query; return its rows, up to the question's limit."""
+        """Run a query; return its rows, within the question's limit."""
         session = open_result(self.storage, self.run(sql, settings))
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)

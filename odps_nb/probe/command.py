@@ -1,6 +1,6 @@
-"""``odps-nb probe``: asks the questions, prints verdicts and writes a report.
+"""``odps-nb probe``: asks questions, prints verdicts and writes a report.
 
-It drops the tables that it created before it exits, even if interrupted or terminated.
+It drops the tables that it created before it exits, even when interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 200
 
 
 def main(words: Sequence[str], *, version: str) -> int:
-    """Run the command; return 0, or 1 if it cannot start or a table may remain."""
+    """Run the command; return 0, or 1 if it cannot start or may have left a table behind."""
     options = _parser().parse_args(words)
     try:
         questions = choose(options.only)
@@ -103,7 +103,7 @@ def _probe(
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
                 findings.append(finding)
         finally:
-            # the clean-up has a time limit
+            # the clean-up has its own time limit
             with _on_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
                 prober.close()
                 if findings:
@@ -132,7 +132,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Create the report folder; remove an earlier report, or a link in its place."""
+    """Create the report folder; remove an earlier report or a link at its path."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
@@ -149,14 +149,14 @@ def _leave(folder: Path, document: dict[str, Any]) -> None:
     text = json.dumps(document, indent=1, ensure_ascii=False, default=str)
     page = as_page(document)
     for name, content in (("probe.json", text + "\n"), ("probe.txt", page)):
-        with (folder / name).open("x", encoding="utf-8") as file:  # "x" never follows a link
+        with (folder / name).open("x", encoding="utf-8") as file:  # mode "x" never follows a link
             file.write(content)
     verdicts = page.split("\n\n", 1)[0].splitlines()
     print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:
-    """Handle SIGTERM like Ctrl-C, so that tables are dropped."""
+    """Exit on SIGTERM as on Ctrl-C, so that tables are dropped."""
     raise SystemExit(128 + number)
 
 
@@ -174,7 +174,7 @@ def _on_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 
 def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> dict[str, Any]:
-    """Return the report as JSON values; ``facts`` describe the run."""
+    """Return the report as JSON values; ``facts`` describes the run."""
     return {
         "format": FORMAT,
         **facts,
@@ -193,7 +193,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: differences first, then open questions, then the rest."""
+    """Return the report as text: differences, then open questions, then the rest."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)

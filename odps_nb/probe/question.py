@@ -1,4 +1,4 @@
-"""A question about the real service, and the verdict on the observed behaviour."""
+"""A question about the real service, and the verdict on its observed behaviour."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ if TYPE_CHECKING:
 
 AS_ASSUMED = "as assumed"
 STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
-"""Limits per SQL statement: requests (submit, poll, read rows), and seconds."""
+"""Limits for one SQL statement: requests (submit, poll, read rows), and seconds."""
 POLLS = 30
-"""Additional requests allowed per question while the service prepares its sessions."""
+"""Additional requests allowed per question while the service prepares sessions."""
 
 Observation = dict[str, object]
-"""The observed behaviour as JSON values, independent of the table used."""
+"""Observed behaviour as JSON values, independent of the table used."""
 
 
 _Ask = Callable[["Asker"], Observation]
 
 
 class CannotTell(Exception):
-    """The question cannot be answered; the message says why, without names."""
+    """The question cannot be answered; the message states the reason, without names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One open question about the behaviour of the real service.
+    """One open question about the real service's behaviour.
 
     Parameters
     ----------
     id
-        Its stable name in reports, tests and ``docs/open-questions.md``.
+        The question's stable name in reports, tests and ``docs/open-questions.md``.
     text
-        The question. ``expected`` is the behaviour that odps_nb assumes.
+        The question in words. ``expected`` is the behaviour that odps_nb assumes.
     ask
         Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        Observation if the assumption is right; a tuple lists several allowed values. Other
-        members of an observation are only recorded.
+        Observation if the assumption is right; a tuple lists several allowed values. Any other
+        members of an observation are recorded but not compared.
     needs
         Tables that it uses: ``table`` is the user's table; others are created (`scratch.KINDS`),
         which requires ``--write``.
     requests, statements, rows, seconds
         Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.
     embedded
-        Whether the embedded service behaves like MaxCompute here; its SQL is DuckDB's.
+        Whether the embedded service behaves like MaxCompute here; its SQL engine is DuckDB.
     """
 
     id: str
@@ -63,17 +63,17 @@ class Question:
 
     @property
     def writes(self) -> bool:
-        """Whether it needs created tables, and so ``--write``."""
+        """Whether the question needs created tables, and therefore ``--write``."""
         return any(need != "table" for need in self.needs)
 
     @property
     def request_bound(self) -> int:
-        """Maximum number of HTTP requests, including SQL and polling."""
+        """Maximum number of HTTP requests, including those for SQL and polling."""
         return self.requests + POLLS + STATEMENT_REQUESTS * self.statements
 
     @property
     def second_bound(self) -> float:
-        """Maximum number of seconds, including SQL."""
+        """Maximum number of seconds, including those for SQL."""
         return self.seconds + STATEMENT_SECONDS * self.statements
 
     def verdict(self, seen: Observation) -> str:
@@ -98,7 +98,7 @@ class Question:
 
 
 class Questions(list[Question]):
-    """The questions of one module, in the order in which they are asked."""
+    """One module's questions, in the order in which they are asked."""
 
     def asks(
         self,
@@ -108,7 +108,7 @@ class Questions(list[Question]):
         id: str = "",
         **more: Any,
     ) -> Callable[[_Ask], _Ask]:
-        """Decorate a function that asks a question, and append the question under its name."""
+        """Return a decorator that appends the decorated function as a question under its name."""
 
         def add(ask: _Ask) -> _Ask:
             name = id or ask.__name__.strip("_").replace("_", "-")

@@ -1,4 +1,4 @@
-"""Questions about read sessions (also incremental), row ranges, previews and filters."""
+"""Questions about read sessions, incremental reads, row ranges, previews and filters."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _signed_parameters(asker: Asker) -> Observation:
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
     if not found.is_refusal:
         return {"taken": True}
-    open_session(asker, "table").need()  # succeeds, so only the parameter was refused
+    open_session(asker, "table").need()  # this succeeds, so only the parameter was refused
     return {"taken": False, "status": found.status, "code": found.code}
 
 
@@ -118,7 +118,7 @@ def _key_table_session(asker: Asker) -> Observation:
 
 @asks("Is a filtered RecordCount that of stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
-    """Compare the row count of the table with that of a condition that no row satisfies."""
+    """Compare a table's row count with that of a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
     simple = [name for name, kind in columns_of(found).items() if kind in SIMPLE]
     rows = int(found.get("RecordCount", -1))
@@ -136,7 +136,7 @@ def _filter_record_count(asker: Asker) -> Observation:
 @asks("How is a missing table refused?", {"refused": True}, "table")
 def _refusal_table(asker: Asker) -> Observation:
     missing = replace(asker.tables["table"], table="odps_nb_probe_no_such_table")
-    # some services return 403 here
+    # some services respond with 403 here
     return open_session(asker, table_target(missing), may_deny=True).outcome()
 
 
@@ -205,7 +205,7 @@ def _filter_ranges(asker: Asker) -> Observation:
 
 
 def _kept(asker: Asker, text: str) -> Observation:
-    """Count the rows of a filtered session with splits by size."""
+    """Count the rows of a filtered session whose splits are sized in bytes."""
     body: dict[str, Any] = {"RequiredDataColumns": ["c1", "c2"], "FilterPredicate": text}
     members = open_session(asker, "plain", SplitOptions=SIZE, **body).need().members
     splits = range(int(members["SplitsCount"]))
@@ -250,7 +250,7 @@ def _filter_forms(asker: Asker) -> Observation:
 
 
 def _versions(mode: str, start: int) -> dict[str, object]:
-    """Encode the options as the C++ client does."""
+    """Encode the incremental options as the C++ client does."""
     return {
         "EnableIncrementalRead": True,
         "StartVersion": start,
@@ -272,7 +272,7 @@ def _changes(asker: Asker, options: Mapping[str, object]) -> Response:
 
 
 def _latest(asker: Asker) -> int:
-    """Return the current version of the table."""
+    """Return the table's current version."""
     return int(_changes(asker, _versions("cdc", 0)).need().members["LatestVersion"])
 
 

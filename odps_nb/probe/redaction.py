@@ -1,7 +1,7 @@
 """Keeps names and secrets out of reports.
 
-Only listed members of a response are recorded. In requests, every name is replaced by a
-placeholder, which is the same throughout a report.
+Only selected members of a response are recorded. In requests, each name is replaced by a
+placeholder, which stays the same throughout a report.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ SHOWN_MEMBERS = {
     *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),
     *("RowOffset", "ExactlyOnceRowOffset", "Streams", "SchemaVersion"),
 }
-"""Members of a response to record with their values; of others only the name is recorded."""
+"""Response members to record with their values; of others, only the name is recorded."""
 SHOWN_HEADERS = ("content-type", "content-encoding", "transfer-encoding", "retry-after")
 _WORD = re.compile(r"[A-Za-z0-9_./:;, =-]{0,60}")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 
 class Redactor:
-    """Replaces names and secrets with placeholders such as ``<table>`` or ``<session-1>``."""
+    """Replacement of names and secrets by placeholders such as ``<table>`` or ``<session-1>``."""
 
     def __init__(self) -> None:
         self._placeholders: dict[str, str] = {}
@@ -30,7 +30,7 @@ class Redactor:
         self._row_counts: set[int] = set()
 
     def hide(self, text: str | None, placeholder: str) -> None:
-        """Replace ``text`` with ``placeholder`` from now on; ignore an empty text."""
+        """Replace ``text`` with ``placeholder`` from now on; ignore empty text."""
         if text:
             self._placeholders.setdefault(text.lower(), f"<{placeholder}>")
 
@@ -41,7 +41,7 @@ class Redactor:
             self._placeholders[text.lower()] = f"<{kind}-{self._counts[kind]}>"
 
     def text(self, text: str) -> str:
-        """Return a text with placeholders; longer names are replaced first."""
+        """Return the text with placeholders; longer names are replaced first."""
         names = sorted(self._placeholders, key=len, reverse=True)
         if not names:
             return text
@@ -51,7 +51,7 @@ class Redactor:
         )
 
     def value(self, value: Any) -> Any:
-        """Return JSON values with placeholders in strings; keys are protocol names and stay."""
+        """Return JSON values with placeholders in strings; leave keys, which are protocol names."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -63,7 +63,7 @@ class Redactor:
         return value
 
     def learn_schema(self, members: Mapping[str, Any]) -> None:
-        """Hide the columns and the row count in a response about the user's table."""
+        """Hide the columns and row count in a response about the user's table."""
         schema = members.get("DataSchema")
         for key in ("DataColumns", "PartitionColumns"):
             for one in schema.get(key) or [] if isinstance(schema, Mapping) else []:
@@ -74,7 +74,7 @@ class Redactor:
 
 
 def shown_members(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the member names of a response, with the values that may be shown."""
+    """Return a response's member names, with the values that may be shown."""
     shown = {key: _plain(value) for key, value in members.items() if key in SHOWN_MEMBERS}
     return {**shown, "others": sorted(set(members) - set(shown))}
 
@@ -93,7 +93,7 @@ def shown_code(code: str | None) -> str | None:
 
 
 def _as_word(name: str) -> str:
-    """Return a pattern for the whole name, so that a column ``a`` does not match in ``Table``."""
+    """Return a pattern for the whole name only, so that a column ``a`` does not match ``Table``."""
     start = r"(?<!\w)" if name[0].isalnum() or name[0] == "_" else ""
     end = r"(?!\w)" if name[-1].isalnum() or name[-1] == "_" else ""
     return start + re.escape(name) + end

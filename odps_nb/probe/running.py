@@ -1,4 +1,4 @@
-"""Lists all questions and asks them in order; a failure does not affect the others."""
+"""Lists all questions and asks them in order; one failure does not affect the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odps_nb.terms import TableName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The redacted result of one question; ``seen`` is ``None`` without an observation."""
+    """One question's redacted result; ``seen`` is ``None`` without an observation."""
 
     question: Question
     verdict: str
@@ -49,10 +49,10 @@ def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
 
 
 class Prober:
-    """Asks questions over one connection; leaving the ``with`` block drops the created tables.
+    """Prober that uses one connection; leaving the ``with`` block drops the tables it created.
 
-    ``scratch`` is the name prefix of created tables; without it, nothing is created or written.
-    Without ``table``, a created table is read. Some questions skip the ``embedded`` service.
+    ``scratch`` is the created tables' name prefix; without it, nothing is created or written.
+    Without ``table``, a created table is read. Some questions are not asked if ``embedded``.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # existing tables may belong to others until checked
+        self._may_drop = False  # until checked, existing tables may belong to others
         self.left_behind: list[str] = []
         """Redacted notes on tables that could not be dropped; set after the ``with`` block."""
 
@@ -104,16 +104,16 @@ class Prober:
 
     @property
     def requests(self) -> int:
-        """Number of HTTP requests so far, including those that created tables."""
+        """Number of HTTP requests so far, including those to create tables."""
         return self._transport.sent
 
     def ask(self, questions: Iterable[Question]) -> Iterator[Finding]:
-        """Ask the questions in order; yield the finding of each."""
+        """Ask the questions in order; yield one finding for each."""
         return map(self._ask, questions)
 
     def _ask(self, question: Question) -> Finding:
         asker, before = self._asker, self._transport.sent
-        asker.begin(requests=0, rows=0, seconds=0.0)  # clear exchanges of the previous question
+        asker.begin(requests=0, rows=0, seconds=0.0)  # clear the previous question's records
         seen: Observation | None = None
         try:
             self._require(question)
@@ -127,7 +127,7 @@ class Prober:
             verdict = question.verdict(seen)
         except CannotTell as reason:
             verdict = f"cannot tell: {reason}"
-        except Exception as error:  # noqa: BLE001  a failure must not stop the other questions
+        except Exception as error:  # noqa: BLE001  one failure must not stop the other questions
             verdict = f"cannot tell: {type(error).__name__} (unexpected)"
         finding = Finding(
             question=question,

@@ -1,6 +1,6 @@
-"""Creates and drops the tables of ``--write``.
+"""Creates and drops the tables that ``--write`` uses.
 
-Their comment marks them as created by the probe, and their lifecycle is one day: if a run is
+Their comment marks them as created by the probe, and their lifecycle is one day. If a run is
 killed, the next run or the service drops its tables.
 """
 
@@ -32,12 +32,12 @@ _KEYS = (
 
 
 def numbers(count: int = 1) -> pa.Array:
-    """Return the BIGINTs from 0 to ``count - 1``."""
+    """Return an array of the BIGINTs from 0 to ``count - 1``."""
     return pa.array(range(count), pa.int64())
 
 
 def _fill_plain(asker: Asker) -> None:
-    """Load rows in which each block of 10,000 has its own range of ``c1`` and ``c2``."""
+    """Load rows; each block of 10,000 has its own range of ``c1`` and ``c2``."""
     doubled = pa.array(range(0, 2 * PLAIN_ROWS, 2), pa.int64())
     texts = [f"t{i}" for i in range(PLAIN_ROWS)]
     load(asker, "plain", pa.table({"c1": numbers(PLAIN_ROWS), "c2": doubled, "c3": texts}))
@@ -94,11 +94,11 @@ KINDS: Mapping[str, _Kind] = {
     "blobs": _Kind("c1 bigint, b blob", _BLOBS, BLOBS),
     "blob_parts": _Kind("c1 bigint, b blob", f"{_PARTITIONS} {_BLOBS}", BLOBS),
 }
-"""The definition of each kind of table."""
+"""The definition for each kind of table."""
 
 
 class Scratch:
-    """Creates tables with the name prefix ``name`` on demand, and drops all of them."""
+    """The created tables, with the name prefix ``name``; they are created on demand."""
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
@@ -108,7 +108,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop tables of a killed run; raise `ConfigError` for a table of another program."""
+        """Drop a killed run's tables; raise `ConfigError` for a table of another program."""
         for name in self._names.values():
             self._begin()
             try:
@@ -139,7 +139,7 @@ class Scratch:
             raise
 
     def drop(self) -> list[str]:
-        """Drop all tables; return descriptions of the failures, without names."""
+        """Drop all tables; return descriptions of any failures, without names."""
         failed = []
         for kind, name in self._names.items():
             self._begin()

@@ -1,4 +1,4 @@
-"""Questions about SQL: the meaning of expressions, results of queries, jobs."""
+"""Questions about SQL: expression semantics, query results, jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _expressions(
     zone: str = "",
     embedded: bool = True,
 ) -> None:
-    """Add a question about constant SQL expressions, each evaluated by a separate query."""
+    """Add a question about constant SQL expressions, each evaluated in a separate query."""
     settings = {**TYPES, SQL_ZONE: zone} if zone else TYPES
 
     def ask(asker: Asker) -> Observation:
@@ -132,7 +132,7 @@ def _job_guid(asker: Asker) -> Observation:
 
 
 def _plain_result(asker: Asker) -> str:
-    """Query all rows of a table; return the target of the result."""
+    """Query all rows of a table; return the ``Target`` of the result."""
     instance = asker.run(f"select c1 from {asker.tables['plain']};")
     return instance_target(instance.project, instance.instance_id)
 

@@ -1,6 +1,6 @@
-"""Requests shared by many questions: read sessions, ranges, uploads.
+"""Requests that many questions share: read sessions, ranges, uploads.
 
-Tables are given by kind, as in `Question.needs`. Each function sends one request unless its
+Tables are passed by kind, as in `Question.needs`. Each function sends one request unless its
 docstring states another number.
 """
 
@@ -28,7 +28,7 @@ STREAM = "s0"
 
 
 def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
-    """Create a read session and wait for it; split by rows unless ``SplitOptions`` is given."""
+    """Create a read session and wait for it; splits are by rows unless ``SplitOptions`` is set."""
     said = {"SplitOptions": ROW_OFFSET, **body}
     response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": response.members.get("SessionId")}
@@ -36,7 +36,7 @@ def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: ob
 
 
 def columns_of(members: Mapping[str, Any]) -> dict[str, str]:
-    """Return the type of each column of a session, data columns first."""
+    """Return the type of each column in a session, data columns first."""
     schema = members.get("DataSchema") or {}
     listed = [*(schema.get("DataColumns") or []), *(schema.get("PartitionColumns") or [])]
     if not listed:
@@ -45,13 +45,13 @@ def columns_of(members: Mapping[str, Any]) -> dict[str, str]:
 
 
 def counted_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
-    """Open a read session split by rows; return its id and number of rows."""
+    """Open a read session split by rows; return its id and row count."""
     members = open_session(asker, table, **body).need().members
     return str(members.get("SessionId")), int(members.get("RecordCount", -1))
 
 
 def count(asker: Asker, table: str, **body: Any) -> int:
-    """Return the current number of rows of a table."""
+    """Return a table's current number of rows."""
     return counted_session(asker, table, **body)[1]
 
 
@@ -64,7 +64,7 @@ def read(
     may_fail: bool = False,
     **body: Any,
 ) -> Response:
-    """Read a split, or a row range given as (offset, count)."""
+    """Read a split, or a row range passed as (offset, count)."""
     if isinstance(split, tuple):
         split = {"Offset": split[0], "Count": split[1]}
     headers = {"Accept-Encoding": ",".join(HTTP_CODINGS.values())}
@@ -83,7 +83,7 @@ def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
 
 
 class ProbeUpload:
-    """A new write session on a table, and the requests for its streams."""
+    """A new write session on a table, and its streams' requests."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table
@@ -98,7 +98,7 @@ class ProbeUpload:
         body: Mapping[str, object] | None = None,
         **more: Any,
     ) -> Response:
-        """Send a request for the session."""
+        """Send one request for the session."""
         params = {"SessionId": self.session, **(params or {})}
         return self._asker.send(action, self._table, params, body, **more)
 
@@ -116,7 +116,7 @@ class ProbeUpload:
         token: str | None = None,
         offset: int | None = None,
     ) -> Response:
-        """Send rows; ``claimed`` is the ``Count`` to send, by default the actual one."""
+        """Send rows; ``claimed`` is the ``Count`` to send, by default the actual number of rows."""
         number = rows.num_rows if claimed is None else claimed
         params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1, "Count": number}
         if offset is not None:
@@ -138,12 +138,12 @@ class ProbeUpload:
         self.send("TableCloseWriteStream", body=body).need()
 
     def commit(self, *streams: str) -> Response:
-        """Commit the named streams; without names, the service chooses."""
+        """Commit the named streams; without names, the service chooses the streams."""
         named = {"StreamIds": streams, "StreamVersions": [1] * len(streams)} if streams else {}
         return self.send("TableCommitWriteSession", body=named)
 
     def finish(self) -> None:
-        """Close the stream and commit it, with two requests."""
+        """Close the stream and commit the session, with two requests."""
         self.close()
         self.commit(STREAM).need()
 
@@ -154,7 +154,7 @@ class ProbeUpload:
 
 
 def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
-    """Upload rows in one stream and close it, with four requests."""
+    """Upload rows in one stream and close the stream, with four requests."""
     upload = ProbeUpload(asker, table)
     upload.open().need()
     upload.put(rows).need()

@@ -176,7 +176,7 @@ MANY = 1001
 
 
 def _blob_stream(asker: Asker, table: str) -> tuple[ProbeUpload, int]:
-    """Open a session and a stream; return the upload and the id of the BLOB column."""
+    """Open a session and a stream; return the upload and the BLOB column's id."""
     upload = ProbeUpload(asker, table)
     schema = upload.open().need().members.get("TableSchema") or {}
     return upload, decode_nested(schema).blob_ids["b"]
@@ -207,7 +207,7 @@ def _reference(asker: Asker) -> str:
 def _blob_references(asker: Asker) -> Observation:
     body = {"BlobReferences": [_reference(asker)] * MANY}
     found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
-    # block checksums add bytes, so the size reveals them
+    # block checksums add bytes, so the response size reveals them
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 

@@ -1,7 +1,7 @@
-"""A minimal, bounds-checked flatbuffers reader with only what Arrow messages need.
+"""Minimal, bounds-checked flatbuffers reader for Arrow messages.
 
 A table holds a backward offset to its vtable and forward offsets to its strings, tables and
-vectors. An offset outside of the buffer raises `FramingError`.
+vectors. An offset outside the buffer raises `FramingError`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def root(data: bytes) -> int:
 
 
 def fields_of(data: bytes, table: int, count: int) -> tuple[int, ...]:
-    """Return the offsets of the first ``count`` fields of a table; 0 for absent fields.
+    """Return the offsets of a table's first ``count`` fields; 0 for absent fields.
 
-    Reads all of them in one step, because this runs for every message of a stream.
+    All are read in one step because this runs for every message in a stream.
     """
     vtable = table - read(_I32, data, table)
     known = min(count, max(0, (read(_U16, data, vtable) - 3) // 2))
@@ -40,7 +40,7 @@ def _slots(count: int) -> Struct:
 
 
 def field_at(data: bytes, table: int, slot: int) -> int:
-    """Return the offset of a field of a table; 0 if the field is absent."""
+    """Return the offset of a table's field; 0 if the field is absent."""
     vtable = table - read(_I32, data, table)
     place = 4 + 2 * slot
     if place >= read(_U16, data, vtable):
@@ -50,7 +50,7 @@ def field_at(data: bytes, table: int, slot: int) -> int:
 
 
 def number(kind: Struct, data: bytes, table: int, slot: int) -> int:
-    """Return the value of a field; 0 if the field is absent."""
+    """Return a field's value; 0 if the field is absent."""
     at = field_at(data, table, slot)
     return read(kind, data, at) if at else 0
 
@@ -66,27 +66,27 @@ def follow(data: bytes, at: int) -> int:
 
 
 def tables(data: bytes, table: int, slot: int) -> list[int]:
-    """Return the offsets of the tables of a vector."""
+    """Return the offsets of the tables in a vector."""
     start, count = _vector(data, field_at(data, table, slot), _U32.size)
     places = range(start, start + count * _U32.size, _U32.size)
     return [place + read(_U32, data, place) for place in places]
 
 
 def pairs(data: bytes, at: int) -> list[tuple[int, int]]:
-    """Return the items of the vector at the field ``at``; each is a struct of two int64."""
+    """Return the int64 pairs in the vector that the field at ``at`` points to."""
     start, count = _vector(data, at, _PAIR.size)
     return list(_PAIR.iter_unpack(data[start : start + count * _PAIR.size]))
 
 
 def text(data: bytes, table: int, slot: int) -> bytes:
-    """Return the bytes of a string; empty if the field is absent."""
+    """Return a string's bytes; empty if the field is absent."""
     start, count = _vector(data, field_at(data, table, slot), 1)
     return data[start : start + count]
 
 
 def read(kind: Struct, data: bytes, at: int) -> int:
     """Return the number at an offset."""
-    if at < 0:  # Python would index from the end
+    if at < 0:  # Python would count a negative offset from the end
         raise _outside()
     try:
         value: int = kind.unpack_from(data, at)[0]
@@ -96,7 +96,7 @@ def read(kind: Struct, data: bytes, at: int) -> int:
 
 
 def _vector(data: bytes, at: int, size: int) -> tuple[int, int]:
-    """Return the offset of the first item of a vector, and the number of items."""
+    """Return the offset of a vector's first item, and the number of items."""
     vector = follow(data, at)
     if not vector:
         return 0, 0

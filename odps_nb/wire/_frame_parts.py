@@ -1,6 +1,6 @@
-"""The parts of a blob frame: header JSON, footer JSON, running checksums, events, records.
+"""Parts of a blob frame: header and footer JSON, running checksums, events and records.
 
-``docs/protocol.md`` section 6.2. `odps_nb.wire.frames` combines them into frames.
+``docs/protocol.md`` section 6.2. `odps_nb.wire.frames` assembles frames from them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from odps_nb.wire.crc32 import crc32
 from odps_nb.wire.json_fields import Fields, load_object
 
 RETAINED_BYTES = 8 << 20
-"""Maximum bytes of a blob to keep until its footer names the kind of checksum."""
+"""Maximum bytes of a blob to keep until its footer states the checksum kind."""
 DEFAULT_MAX_HEADER = 1 << 20
-"""Maximum bytes of the JSON of a header or footer."""
+"""Maximum bytes of a header's or footer's JSON."""
 DEFAULT_MAX_BLOB = 1 << 40
 """Maximum bytes of one blob; a larger length is treated as damage."""
 
@@ -33,18 +33,18 @@ LENGTH = Struct("<q")
 
 
 class ChecksumKind(str, Enum):
-    """The kind of checksum in a frame's footer."""
+    """The checksum kind in a frame's footer."""
 
     NONE = "none"
     CRC32 = "crc32"
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # the index is the value of "Type" in a footer
+_KINDS = tuple(ChecksumKind)  # a kind's index is its "Type" in a footer
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
-    """Parse ``data``, UTF-8, as a JSON object; empty ``data`` is ``{}``."""
+    """Parse UTF-8 ``data`` as a JSON object; empty ``data`` yields ``{}``."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -55,13 +55,13 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
-    """Return a text member, valid Unicode or not; file names may contain lone surrogates."""
+    """Return a text member, even with lone surrogates, which file names may contain."""
     value = fields.get(key)
     return (value or None) if isinstance(value, str) else known.optional_text(key)
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Return the length of a header or footer, or raise if it is negative or above ``limit``."""
+    """Check and return the length of a header or footer: from 0 to ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
@@ -75,7 +75,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
-    """Return the length of a blob; raises like `check_json_size`."""
+    """Check and return the length of a blob, like `check_json_size`."""
     if size < 0:
         raise FramingError(f"the data of frame {index} has the length {size}")
     if size > limit:
@@ -90,10 +90,10 @@ def check_data_size(size: int, limit: int, index: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameHeader:
-    """The header of one frame; a key that is ``None`` is omitted.
+    """The header of one frame; fields that are ``None`` are omitted from its JSON.
 
     Uploads always have ``partition_values`` (a list of ``"key=value"``, possibly empty) and
-    ``column_index`` (the column id of the write schema); downloads have neither.
+    ``column_index`` (the column's id in the write schema); downloads have neither.
     """
 
     partition_values: tuple[str, ...] | None = None
@@ -116,7 +116,7 @@ class FrameHeader:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> FrameHeader:
-        """Check the types of a parsed header; unknown keys are ignored."""
+        """Create a header from parsed JSON, checking types and ignoring unknown keys."""
         known = Fields(fields, "frame header", FramingError)
         values = known.texts("PartitionValues") if "PartitionValues" in known else None
         key = known.optional_text("DistributionKey")
@@ -135,7 +135,7 @@ class FrameHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """The footer of one frame: the kind of checksum and its value."""
+    """The footer of one frame: the checksum's kind and value."""
 
     kind: ChecksumKind = ChecksumKind.NONE
     value: int | str | None = None
@@ -154,7 +154,7 @@ class Footer:
         """Parse a footer; the kind is ``NONE`` if it has no checksum."""
         fields = Fields(parse_json_object(data, "frame footer"), "frame footer", FramingError)
         checksum = fields.inner("Checksum")
-        number = checksum.integer("Type", -1 if "Type" in iter(checksum) else 0)  # null is refused
+        number = checksum.integer("Type", -1 if "Type" in iter(checksum) else 0)  # null is invalid
         if not 0 <= number < len(_KINDS):
             raise FramingError(f"unknown checksum type {number!r} in a frame footer")
         kind = _KINDS[number]
@@ -172,7 +172,7 @@ class Footer:
 
 
 class RunningChecksum:
-    """Computes checksums of one blob incrementally."""
+    """Incremental checksums of one blob."""
 
     __slots__ = ("_crc", "_kinds", "_md5", "_pieces")
 
@@ -184,10 +184,10 @@ class RunningChecksum:
 
     @classmethod
     def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
-        """Make one for a download, where the kind of checksum is known only at the footer.
+        """Create one for a download, whose checksum kind is known only at the footer.
 
-        Up to `RETAINED_BYTES` the data is kept until the footer. For a larger blob, CRC-32 is
-        computed as data arrives, and MD5 (0.6 GB/s, ten times slower) only ``with_md5``.
+        Keeps up to `RETAINED_BYTES` of data until the footer. For a larger blob, computes CRC-32 as
+        data arrives, and MD5 (0.6 GB/s, ten times slower) only ``with_md5``.
         """
         kinds = (ChecksumKind.CRC32, ChecksumKind.MD5) if with_md5 else (ChecksumKind.CRC32,)
         return cls(*kinds, keep=length <= RETAINED_BYTES)
@@ -207,11 +207,11 @@ class RunningChecksum:
             self._md5.update(piece)
 
     def footer(self, kind: ChecksumKind) -> Footer:
-        """Finish, and return the footer for the data added so far."""
+        """Finish the checksum; return the footer for the data added so far."""
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Compare with the footer; ``False`` if there is no checksum to compare."""
+        """Raise unless the footer's checksum matches; return ``False`` if none can be compared."""
         actual = self._value(footer.kind)
         if actual is None:
             return False
@@ -234,19 +234,19 @@ class RunningChecksum:
             return None
         if kind is ChecksumKind.CRC32:
             return self._crc
-        self._run(b"")  # empty data has a digest, too
+        self._run(b"")  # even empty data has a digest
         digest: str = self._md5.hexdigest()
         return digest
 
 
-# -- events and records: tuples and slots, because each small blob creates some of them ----------
+# -- events and records: cheap tuples and slots, as each small blob creates several -------
 
 
 class BlobRecord:
     """One whole blob. Only framed blobs have a ``mime_type`` and a ``custom_file_name``.
 
-    ``verified``: whether its checksums and its length were checked; false only for a single blob
-    in a body of unknown length. ``reference``: the blob reference it was fetched with;
+    ``verified``: whether its checksums and length were checked; false only for a single blob
+    in a body of unknown length. ``reference``: the blob reference with which it was fetched;
     ``request_id``: the service's id of the response. Both are ``None`` if unknown.
 
     Unpacks into ``data, mime_type`` like the SDK's record, and equals that pair if it has neither
@@ -274,7 +274,7 @@ class BlobRecord:
 
     @property
     def file_name(self) -> str | None:
-        """Alias of ``custom_file_name``; the name used in this package."""
+        """Alias of ``custom_file_name``; this package uses this name."""
         return self.custom_file_name
 
     def __iter__(self) -> Iterator[Any]:
@@ -307,9 +307,9 @@ class BlobRecord:
 
 
 class BlobStart(NamedTuple):
-    """A blob begins. ``length`` (bytes) is ``None`` for a raw body; ``header`` is its JSON."""
+    """Start of a blob. ``length`` in bytes is ``None`` for a raw body; ``header`` is its JSON."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     content_type: str | None
     custom_file_name: str | None
     length: int | None
@@ -317,7 +317,7 @@ class BlobStart(NamedTuple):
 
 
 class BlobData(NamedTuple):
-    """The next bytes of the current blob, never empty; the boundaries have no meaning."""
+    """The current blob's next bytes, never empty; chunk boundaries are arbitrary."""
 
     data: bytes
 
@@ -326,9 +326,9 @@ class BlobData(NamedTuple):
 
 
 class BlobEnd(NamedTuple):
-    """The current blob is complete; ``verified`` says whether its checksum was compared."""
+    """End of the current blob; ``verified`` states whether its checksum was compared."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     length: int
     checksum_kind: ChecksumKind
     verified: bool

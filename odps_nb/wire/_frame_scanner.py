@@ -1,4 +1,4 @@
-"""Fast path for many small blobs: decodes complete frames of a buffer in one tight loop.
+"""Fast path for many small blobs: decodes a buffer's complete frames in one tight loop.
 
 It never raises: it stops at the first frame that is incomplete, unusual or invalid, and
 `FrameDecoder` decodes that frame.
@@ -36,7 +36,7 @@ Seen = tuple[Mapping[str, Any], ChecksumKind]
 
 
 class FrameScanner:
-    """Decodes complete frames of a buffer in one tight loop: the fast path for many small blobs.
+    """Decoder of a buffer's complete frames in one tight loop: the fast path for many small blobs.
 
     Returns records of complete frames whose checksums match, and stops before the first frame that
     is incomplete, unusual or invalid. `FrameDecoder` then decodes that frame step by step and
@@ -57,14 +57,14 @@ class FrameScanner:
     ) -> tuple[list[BlobRecord], int]:
         """Return at most ``limit`` records from offset ``at``, and the offset of the next frame.
 
-        The header JSON and the kind of checksum of each record are appended to ``seen``.
+        Each record's header JSON and checksum kind are appended to ``seen``.
         """
-        # Each line of this loop costs about a tenth of the time for a 512-byte blob. So a header
+        # Each line of this loop takes about a tenth of the time for a 512-byte blob. So a header
         # equal to the previous one is not parsed, and the expected footer is compared as bytes.
         records: list[BlobRecord] = []
         end, unpack, new, starts = len(buffer), LENGTH.unpack_from, BlobRecord, buffer.startswith
         max_blob, template, kind = self._max_blob, self._template, ChecksumKind.CRC32
-        head, head_size = b"\xff" * LENGTH.size, end + 1  # no header yet: too long to match
+        head, head_size = b"\xff" * LENGTH.size, end + 1  # no header yet; this size never matches
         mime_type = file_name = header = None
         while len(records) < limit:
             if not starts(head, at):
@@ -97,7 +97,7 @@ class FrameScanner:
         return records, at
 
     def _next_head(self, buffer: bytes, at: int) -> bytes:
-        """Return length and JSON of the header at ``at``; empty if the header is incomplete."""
+        """Return the length and JSON of the header at ``at``; empty if the header is incomplete."""
         if at + LENGTH.size > len(buffer):
             return b""
         (size,) = LENGTH.unpack_from(buffer, at)

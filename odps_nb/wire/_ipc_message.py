@@ -1,7 +1,7 @@
-"""Parses the metadata of an Arrow IPC message that must be checked before Arrow reads its body.
+"""Parses the Arrow IPC message metadata that must be checked before Arrow reads the body.
 
-Arrow columnar format, "Encapsulated message format": kind, body length, rows, column lengths, and
-offsets of the buffers. pyarrow checks the values.
+Covers kind, body length, rows, column lengths and buffer offsets (Arrow columnar format,
+"Encapsulated message format"). pyarrow checks the values.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
 """Maximum number of fields in a schema, including nested ones."""
 
-# Fields, by number. Message: version, kind of header, header, length of the body, custom metadata;
+# Fields by number. Message: version, header kind, header, body length, custom metadata;
 # RecordBatch: length, nodes, buffers, compression.
 _MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
-_DATA = 1  # field of DictionaryBatch: its RecordBatch
-_ENDIANNESS, _FIELDS = 0, 1  # fields of Schema
+_DATA = 1  # DictionaryBatch field: its RecordBatch
+_ENDIANNESS, _FIELDS = 0, 1  # Schema fields
 _NAME, _TYPE_KIND, _TYPE, _CHILDREN = 0, 2, 3, 5  # fields of Field
-_TIMESTAMP, _ZONE = 10, 1  # the type Timestamp, and its field timezone
+_TIMESTAMP, _ZONE = 10, 1  # the Timestamp type, and its timezone field
 _V4 = 3  # MetadataVersion.V4
-_PROMISE = 8  # bytes of the decompressed size before every compressed buffer
+_PROMISE = 8  # bytes that state the decompressed size before each compressed buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpcMessage:
-    """The metadata of a message; ``rows`` is 0 for all but record batches.
+    """A message's metadata; ``rows`` is 0 except in record batches.
 
     ``longest`` is the greatest length of a column or nested column in a batch or dictionary.
     ``stored`` is the total size of all buffers in bytes. ``promises`` are the body offsets of
-    compressed buffers: the first eight bytes of each are its decompressed size.
+    compressed buffers, whose first eight bytes state the decompressed size.
     """
 
     kind: int
@@ -107,7 +107,7 @@ def _require_schema(metadata: bytes, schema: int) -> None:
 
 
 def _require_text(name: bytes) -> None:
-    """Raise unless the name is UTF-8: pyarrow accepts other bytes and fails on first use."""
+    """Raise unless the name is UTF-8: pyarrow accepts other bytes, but fails on first use."""
     try:
         name.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Base classes of the push decoders of this package (no I/O, no clock, no threads).
+"""Base classes of this package's push decoders (no I/O, no clock, no threads).
 
 ``feed`` and ``feed_eof`` return what can be decoded so far and do nothing else. After an error or
 after ``feed_eof``, every call raises `StateError`: bytes after damage cannot be trusted.
@@ -18,7 +18,7 @@ Out = TypeVar("Out")
 
 
 class PushDecoder(ABC, Generic[Out]):
-    """Decodes bytes into values as they arrive; a subclass defines ``_feed`` and ``_feed_eof``."""
+    """Base class of incremental byte decoders; a subclass defines ``_feed`` and ``_feed_eof``."""
 
     __slots__ = ("_alive", "_ended")
 
@@ -60,16 +60,16 @@ class PieceDecoder(PushDecoder[bytes]):
     __slots__ = ()
 
     def pieces(self, chunk: BytesLike) -> Iterator[bytes]:
-        """Yield what ``feed`` would return, in pieces of bounded size.
+        """Yield the output of ``feed`` in pieces of bounded size.
 
-        Consume the iterator fully before the next call; otherwise every call raises `StateError`.
+        Consume the iterator fully before the next call, or else every call raises `StateError`.
         """
         self._enter()
         yield from self._pieces(memoryview(chunk).cast("B"))
         self._alive = True
 
     def pieces_eof(self) -> Iterator[bytes]:
-        """Yield what ``feed_eof`` would return, in pieces."""
+        """Yield the output of ``feed_eof`` in pieces."""
         self._enter()
         yield from self._pieces_eof()
         self._ended = True

@@ -20,9 +20,9 @@ from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
 CONTINUATION = b"\xff\xff\xff\xff"
-"""The four bytes before every message."""
+"""The continuation marker: the four bytes before every message."""
 END_MARKER = CONTINUATION + b"\x00\x00\x00\x00"
-"""A message of length zero: the end of the stream."""
+"""A message of length zero, which ends the stream."""
 DEFAULT_MAX_METADATA = 16 << 20
 """Maximum bytes of one message's metadata."""
 DEFAULT_MAX_BODY = 2 << 30
@@ -30,15 +30,15 @@ DEFAULT_MAX_BODY = 2 << 30
 DEFAULT_MAX_DECOMPRESSED = 512 << 20
 """Maximum decompressed bytes of a batch: twice the largest ``MaxBatchRawSize``."""
 
-_PREFIX_SIZE = 8  # continuation and length of the metadata
+_PREFIX_SIZE = 8  # continuation marker and metadata length
 _PROMISE = 8
 _FREE_LENGTH = 1 << 20
-"""Number of values always accepted in a column that needs no bytes, such as nulls."""
+"""Number of values always allowed in a column whose values need no bytes, such as nulls."""
 _BITS = 8
 
 
 class _BodyNeeds:
-    """Adds up the decompressed sizes that the buffers of a body declare, while it is read.
+    """Running total of the decompressed sizes that a body's buffers declare.
 
     A non-empty buffer begins with an i64: its decompressed size, or -1 if it is not compressed.
     A body of 100 kB may declare gigabytes, and Arrow allocates the declared size.
@@ -111,7 +111,7 @@ class _BodyNeeds:
 
 
 class EndMarkerCheck:
-    """Checks a stream while it is read: message by message, to its end marker.
+    """Message-by-message check of a stream, up to its end marker, while it is read.
 
     Bytes inside a batch that look like the end marker are ignored, and no byte may follow the
     marker. Feed bytes here before Arrow reads them: the decompressed size of a batch is then
@@ -141,7 +141,7 @@ class EndMarkerCheck:
     ) -> None:
         self._max_metadata, self._max_body = max_metadata, max_body
         self._max_decompressed = max_decompressed
-        self._needs: _BodyNeeds | None = None  # sizes in the current body
+        self._needs: _BodyNeeds | None = None  # declared sizes in the current body
         self._held = bytearray()
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
@@ -223,11 +223,11 @@ class EndMarkerCheck:
 
     @property
     def rows(self) -> int:
-        """Number of rows in the record batches begun so far."""
+        """Number of rows in all record batches begun so far."""
         return self._rows
 
     def require(self, *, rows: int | None = None) -> None:
-        """Raise unless the stream is complete and, where ``rows`` is given, has that many rows."""
+        """Raise unless the stream is complete and, if ``rows`` is set, has that many rows."""
         if not self.complete:
             raise TruncatedError(
                 f"the Arrow stream stops after {self._total} bytes without its end marker",

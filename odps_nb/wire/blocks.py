@@ -1,4 +1,4 @@
-"""CRC32C blocks of blob downloads: verified decoder and encoder (``docs/protocol.md`` section 6.3).
+"""CRC32C blocks of blob downloads: decoder, verifier, encoder (``docs/protocol.md`` section 6.3).
 
 ::
 
@@ -19,7 +19,7 @@ in another constant. With c(n) the CRC of n blocks and their trailers:
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
 
 So one CRC over all 4100·n bytes is compared with c(n); only on a mismatch is each block checked
-separately to find the damaged one. This detects as much as before: the guarantee of this polynomial
+separately to find the damaged one. This detects just as much: the guarantee of this polynomial
 (it detects every error of one, two, three or any odd number of bits) holds up to 2³¹-1 bits,
 far beyond `RUN_BLOCKS`; any other damage is missed with probability 2⁻³², the same as per block.
 """
@@ -43,7 +43,7 @@ TRAILER_SIZE = 4
 STORED_SIZE = BLOCK_SIZE + TRAILER_SIZE
 """Bytes of a full block on the wire, with its checksum."""
 RUN_BLOCKS = 256
-"""Blocks to verify in one pass: 1 MiB, enough to make the overhead of a call negligible."""
+"""Blocks to verify in one pass: 1 MiB, which makes the overhead per call negligible."""
 
 _ONES = 0xFFFFFFFF
 _PAYLOAD = np.dtype(f"V{BLOCK_SIZE}")
@@ -56,7 +56,7 @@ class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # 
 
 @cache
 def residue(count: int) -> int:
-    """Return the CRC32C over ``count`` full, undamaged blocks with their checksums; a constant."""
+    """Return the constant CRC32C of ``count`` full, undamaged blocks with their checksums."""
     if count == 0:
         return 0
     if count == 1:
@@ -138,10 +138,10 @@ def _payloads(memory: BytesLike, count: int, stride: int) -> np.ndarray[Any, Any
 
 
 class BlockDecoder(PieceDecoder):
-    """Verifies CRC32C blocks and removes their checksums; chunks may end anywhere.
+    """Decoder that verifies CRC32C blocks and removes their checksums; chunks may end anywhere.
 
-    ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` that of the
-    last, short block. Runs in linear time and buffers less than one block between feeds.
+    ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` returns the
+    last, short block's payload. Runs in linear time; buffers less than one block between feeds.
     """
 
     __slots__ = ("_blocks", "_held")
@@ -152,7 +152,7 @@ class BlockDecoder(PieceDecoder):
         self._blocks = 0
 
     def feed_into(self, chunk: BytesLike, target: memoryview) -> int:
-        """Write what ``feed`` would return into ``target``; return the number of bytes."""
+        """Write the output of ``feed`` into ``target``; return the number of bytes."""
         self._enter()
         done = 0
         for stored, count in self._runs(chunk):
@@ -199,7 +199,7 @@ class BlockDecoder(PieceDecoder):
 
 
 class BlockEncoder:
-    """Splits a payload into blocks with their checksums; chunks may end anywhere."""
+    """Encoder of a payload to blocks with checksums; chunks may end anywhere."""
 
     __slots__ = ("_finished", "_held")
 
@@ -208,7 +208,7 @@ class BlockEncoder:
         self._finished = False
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Add payload; return the blocks that are complete so far."""
+        """Add payload bytes; return the blocks that are complete so far."""
         self._check_open()
         view = memoryview(chunk).cast("B")
         if self._held:

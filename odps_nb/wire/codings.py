@@ -25,7 +25,7 @@ ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 LZ4_MAGIC = bytes.fromhex("04224d18")
 
 MAX_PIECE = 1 << 20
-"""Largest size of one piece of output, in bytes."""
+"""Maximum size of one output piece in bytes."""
 
 _ZSTD_MAX_WINDOW = 128 << 20
 _PROBE = b"odps_nb"
@@ -47,7 +47,7 @@ def from_http_name(name: str | None) -> Compression:
 
 
 def coding_of(content_encoding: str | Compression | None) -> Compression:
-    """Return a coding, given as a `Compression` or as the value of a header."""
+    """Return the coding for a `Compression` or a header value."""
     if isinstance(content_encoding, Compression):
         return content_encoding
     return from_http_name(content_encoding)
@@ -62,7 +62,7 @@ def sniff(first4: BytesLike) -> Compression | None:
 
 
 class Decoder(PieceDecoder):
-    """Decodes one content coding; ``feed`` returns all output that is available.
+    """Decoder of one content coding; ``feed`` returns all available output.
 
     Raises `OversizeError` if the output exceeds ``max_output`` (bytes; ``None``: no limit), and
     buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in such pieces, for
@@ -127,11 +127,11 @@ class _Identity(Decoder):
 
 
 class _NeedsInputError(Exception):
-    """All available input has been decoded."""
+    """The decoder has consumed all available input."""
 
 
 class _Input:
-    """The input of a zstd reader: the rest of the fed chunk, without an end of file."""
+    """The zstd reader's input: the rest of the current chunk, without an end of file."""
 
     __slots__ = ("rest",)
 
@@ -154,7 +154,7 @@ class _Zstd(Decoder):
         super().__init__(max_output)
         library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self._input = _Input()
-        source: Any = self._input  # a file object; only `read` is called
+        source: Any = self._input  # used as a file object; only `read` is called
         self._reader = library.stream_reader(source, read_across_frames=True)
 
     def _decode(self, chunk: BytesLike) -> Iterator[bytes]:
@@ -164,7 +164,7 @@ class _Zstd(Decoder):
                 yield self._reader.read1(MAX_PIECE)
 
     def _is_inside_frame(self) -> bool:
-        # The library has no such query. So feed one more frame: it is decoded only at a boundary.
+        # The library cannot report this. So feed one more frame: it is decoded only at a boundary.
         # Feed it in two parts, since libzstd decodes a whole frame even after half a frame header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:
@@ -198,7 +198,7 @@ class _Lz4(Decoder):
 
 
 def decoder(name: Compression | str | None, *, max_output: int | None = None) -> Decoder:
-    """Make a push decoder."""
+    """Create a push decoder."""
     kinds: dict[Compression, type[Decoder]] = {
         Compression.NONE: _Identity,
         Compression.ZSTD: _Zstd,
@@ -208,7 +208,7 @@ def decoder(name: Compression | str | None, *, max_output: int | None = None) ->
 
 
 class Encoder:
-    """Encodes one content coding: call ``feed`` any number of times, then ``finish`` once."""
+    """Encoder of one content coding: call ``feed`` any number of times, then ``finish`` once."""
 
     __slots__ = ("_compress", "_flush", "_head")
 
@@ -235,7 +235,7 @@ class Encoder:
 
 
 def encoder(name: Compression | str | None) -> Encoder:
-    """Make an encoder; its frames have a checksum of the content."""
+    """Create an encoder whose frames contain a content checksum."""
     frame: Any
     match Compression.of(name):
         case Compression.ZSTD:

@@ -9,8 +9,8 @@ import crc32c as _package
 IS_FAST: bool = bool(_package.hardware_based)
 crc32c: Callable[..., int] = _package.crc32c
 IMPLEMENTATION: str = (
-    f"crc32c {getattr(_package, '__version__', 'before 2.9')} "  # older ones have none
+    f"crc32c {getattr(_package, '__version__', 'before 2.9')} "  # older versions lack it
     f"({'hardware' if IS_FAST else 'software'})"
 )
-"""``crc32c(data, value=0) -> int`` continues from ``value``; the implementation's name;
-whether it uses the CPU's CRC instruction."""
+"""``crc32c(data, value=0) -> int``, which continues from ``value``; the implementation's name;
+and whether it uses the CPU's CRC instruction."""

@@ -1,11 +1,11 @@
-"""Blob frames: a decoder to events, and an encoder (``docs/protocol.md`` sections 6.2, 6.4).
+"""Blob frames: encoder, and decoder to events (``docs/protocol.md`` sections 6.2, 6.4).
 
 ::
 
     | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
 
-The number of requested blobs tells whether a body is framed: one is raw, none or several are
-framed. Only that number reveals a body that was cut on a frame boundary.
+The number of requested blobs determines whether a body is framed: a single one is raw, none or
+several are framed. Only that number reveals a body that was cut at a frame boundary.
 """
 
 # ruff: noqa: F401
@@ -52,7 +52,7 @@ class _Part(Enum):
 
 
 class RawDecoder(PushDecoder[list[BlobEvent]]):
-    """Decodes a raw body (one blob for a single reference) to events."""
+    """Decoder of a raw body (one blob for a single reference) to events."""
 
     __slots__ = ("_length", "_max_blob", "_started")
 
@@ -81,14 +81,14 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameDecoder(PushDecoder[list[BlobEvent]]):
-    """Decodes frames to events.
+    """Decoder of frames to events.
 
     ``expected_count``: number of frames that the body must have; ``None`` for any number (in an
-    upload, where the server cannot know). The transport must then detect a cut on a frame boundary.
-    ``max_header``: maximum bytes of the JSON of a header or footer. ``max_blob``: maximum bytes of
+    upload, where the server cannot know). The transport must then detect a cut at a frame boundary.
+    ``max_header``: maximum bytes of a header's or footer's JSON. ``max_blob``: maximum bytes of
     one blob.
 
-    An MD5 footer of a blob over 8 MiB is checked only if an earlier footer of the stream was MD5;
+    An MD5 footer of a blob over 8 MiB is checked only if an earlier footer in the stream was MD5;
     see `BlobEnd.verified`.
     """
 
@@ -119,11 +119,11 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
     @property
     def wanted(self) -> int:
-        """Number of bytes that the current length, header, data or footer still needs."""
+        """Number of bytes missing from the current length, header, data or footer."""
         return self._wanted - len(self._held)
 
     def feed_data(self, piece: BytesLike) -> None:
-        """Add data of the current blob without an event; at most `wanted` bytes."""
+        """Add at most `wanted` bytes of the current blob's data without creating an event."""
         self._checksum.update(piece)
         self._wanted -= len(piece)
         self._offset += len(piece)
@@ -258,7 +258,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameEncoder:
-    """Encodes one frame, with an incremental checksum; chunks of data may end anywhere."""
+    """Encoder of one frame, with an incremental checksum; chunks of data may end anywhere."""
 
     def __init__(
         self,
@@ -275,13 +275,13 @@ class FrameEncoder:
         self._state = "new"
 
     def begin(self) -> bytes:
-        """Begin the frame: return the header and the length of the data."""
+        """Begin the frame: return the header and the data length."""
         self._move("new", "open")
         header = self._header.encode()
         return LENGTH.pack(len(header)) + header + LENGTH.pack(self._length)
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Add the next data; return the bytes to send."""
+        """Add the next chunk of data; return the bytes to send."""
         self._move("open", "open")
         self._left -= len(chunk)
         if self._left < 0:
@@ -295,7 +295,7 @@ class FrameEncoder:
         return piece
 
     def finish(self) -> bytes:
-        """Return the footer."""
+        """End the frame; return its footer."""
         self._move("open", "dead")
         if self._left:
             raise FramingError(

@@ -1,4 +1,4 @@
-"""Formats and parses dates of HTTP headers (RFC 9110 section 5.6.7)."""
+"""Formats and parses dates in HTTP headers (RFC 9110 section 5.6.7)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def format_date(now: float) -> str:
 
 
 def parse_date(text: str) -> float | None:
-    """Parse a date in any of the three formats of HTTP; return ``None`` if it is invalid."""
+    """Parse a date in any of HTTP's three formats; return ``None`` if it is invalid."""
     try:
         found = parsedate_to_datetime(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

@@ -1,6 +1,6 @@
-"""Reads members of JSON objects with their types checked.
+"""Reads JSON object members and checks their types.
 
-A missing or null member has its default; an unknown member is ignored. A member of the wrong type
+A missing or null member yields its default; unknown members are ignored. A member of the wrong type
 raises `FramingError` in a response and, in a request, `InvalidRequestError` with the status and
 code to send (``docs/protocol.md`` sections 3 and 8.2).
 """
@@ -21,17 +21,17 @@ Refuse = Callable[[str], OdpsNbError]
 
 
 def in_answer(message: str) -> FramingError:
-    """Make the error for a malformed response."""
+    """Create the error for a malformed response."""
     return FramingError(message, hint="check the endpoint: this is not a Storage API response")
 
 
 def in_request(message: str) -> InvalidRequestError:
-    """Make the error for a malformed request (400 ``InvalidArgument``)."""
+    """Create the error for a malformed request (400 ``InvalidArgument``)."""
     return InvalidRequestError(message, status=400, code="InvalidArgument")
 
 
 def dump(value: object) -> bytes:
-    """Write JSON as the stock clients do: a space after ``,`` and ``:``, ASCII only."""
+    """Encode JSON as the stock clients do: a space after ``,`` and ``:``, ASCII only."""
     return json.dumps(value).encode("ascii")
 
 
@@ -40,7 +40,7 @@ def parse_object(
 ) -> Fields:
     """Parse one JSON object; an empty body is an empty object.
 
-    ``what``: name of the document in error messages. ``refuse``: function that makes the error to
+    ``what``: the document's name in errors. ``refuse``: function that creates the error to
     raise: `in_answer` or `in_request`. ``max_bytes``: raise without parsing if the body is longer.
     """
     return Fields(load_object(body, what, refuse, max_bytes=max_bytes), what, refuse)
@@ -49,7 +49,7 @@ def parse_object(
 def load_object(
     body: bytes, what: str, refuse: Refuse, *, max_bytes: int = MAX_JSON_BYTES
 ) -> dict[str, Any]:
-    """Parse one JSON object to a dict; the arguments are those of `parse_object`."""
+    """Parse one JSON object as a dict; the arguments are those of `parse_object`."""
     if len(body) > max_bytes:
         raise refuse(f"{what} has {len(body)} bytes of JSON, more than {max_bytes}")
     if not body.strip():
@@ -71,7 +71,7 @@ def _no_constant(name: str) -> NoReturn:
 class Fields:
     """A JSON object read member by member; ``what`` names it in errors.
 
-    For an absent member, getters return ``""``, ``0`` or ``()``, or the given default; ``need_``
+    For an absent member, getters return ``""``, ``0``, ``()`` or ``default``; only ``need_``
     getters raise.
     """
 
@@ -91,7 +91,7 @@ class Fields:
         return f"<Fields of {self.what}: {len(self._members)} members>"
 
     def fail(self, key: str, problem: str) -> OdpsNbError:
-        """Make the error for one member; the caller raises it."""
+        """Create the error for one member; the caller raises it."""
         return self._refuse(f"{self.what}: {key} {problem}")
 
     def text(self, key: str, default: str = "") -> str:
@@ -111,14 +111,14 @@ class Fields:
         return value
 
     def loose_text(self, key: str) -> str | None:
-        """Return a string member, which may also be an integer; ``None`` if absent."""
+        """Return a string or integer member as text; ``None`` if absent."""
         value = self._members.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(self._integer(key, value))
         return self.optional_text(key)
 
     def header_text(self, key: str) -> str | None:
-        """Return text to send back as a header: visible ASCII; ``None`` if absent."""
+        """Return a member to send back as a header (visible ASCII only); ``None`` if absent."""
         value = self.optional_text(key)
         if value is not None and not (value.isascii() and value.isprintable()):
             raise self.fail(key, "is not valid in a header")
@@ -143,7 +143,7 @@ class Fields:
         return self.integer(key) if key in self else None
 
     def loose_integer(self, key: str) -> int | None:
-        """Return an integer member, which may also be text; ``None`` if absent."""
+        """Return an integer member, which may be sent as text; ``None`` if absent."""
         value = self._members.get(key)
         if isinstance(value, str):
             try:
@@ -181,7 +181,7 @@ class Fields:
         return [self._inner(f"{key}[{i}]", item) for i, item in enumerate(self._list(key))]
 
     def mapping(self, key: str) -> dict[str, object] | None:
-        """Return a nested object as is, to be sent unchanged; ``None`` if absent."""
+        """Return a nested object unparsed, to be sent unchanged; ``None`` if absent."""
         value = self._members.get(key)
         if value is None or isinstance(value, dict):
             return value

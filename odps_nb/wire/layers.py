@@ -1,4 +1,4 @@
-"""Decodes the layers of a blob body; finds their order by the checksums.
+"""Decodes a blob body's layers, whose order it detects by the checksums.
 
 ``docs/protocol.md`` section 6.4.
 
@@ -8,7 +8,7 @@
                coding ( CRC blocks ( raw blob | frames ) )      in older descriptions
 
 If the headers name a coding, the first block decides: if its checksum matches, the CRC blocks are
-outermost. Without a coding both orders are the same bytes.
+outermost. Without a coding both orders produce the same bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def has_own_checksum(block: BytesLike) -> bool:
 
 
 class _CodingInside(PieceDecoder):
-    """CRC blocks around a coding; without the coding's magic number the payload is uncompressed."""
+    """Decoder of CRC blocks around a coding; a payload without its magic number is uncompressed."""
 
     __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
 
@@ -50,7 +50,7 @@ class _CodingInside(PieceDecoder):
     def _pieces_eof(self) -> Iterator[bytes]:
         yield from self._decode(self._blocks.feed_eof())
         if self._decoder is None:
-            yield self._head  # too short for a magic number, so it is not compressed
+            yield self._head  # too short for a magic number, and therefore uncompressed
         else:
             yield from self._decoder.pieces_eof()
 
@@ -66,7 +66,7 @@ class _CodingInside(PieceDecoder):
 
 
 class _CodingOutside(PieceDecoder):
-    """A coding around CRC blocks."""
+    """Decoder of a coding around CRC blocks."""
 
     __slots__ = ("_blocks", "_decoder")
 
@@ -97,7 +97,7 @@ def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class PayloadDecoder(PieceDecoder):
-    """Decodes the blocks and the coding of a blob body to the verified payload, raw or framed."""
+    """Decoder of a blob body's blocks and coding to the verified payload, raw or framed."""
 
     __slots__ = ("_coding", "_held", "_inner", "_max_output")
 
@@ -136,7 +136,7 @@ class PayloadDecoder(PieceDecoder):
 
 
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
-    """Decodes a whole blob body (blocks, coding and frames) to events.
+    """Decoder of a whole blob body (blocks, coding and frames) to events.
 
     ``content_encoding``: the header's value, or a `Compression`; ``None`` when the header is
     absent. ``expected_count``: number of requested references; a body for one is raw, others are
@@ -163,9 +163,9 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
         )
 
     def events(self, chunk: BytesLike) -> Iterator[BlobEvent]:
-        """Yield what ``feed`` would return, one by one, in bounded memory.
+        """Yield the events of ``feed`` one by one, in bounded memory.
 
-        Consume the iterator fully before the next call; otherwise every call raises `StateError`.
+        Consume the iterator fully before the next call, or else every call raises `StateError`.
         """
         self._enter()
         for piece in self._payload.pieces(chunk):
@@ -173,7 +173,7 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
         self._alive = True
 
     def events_eof(self) -> Iterator[BlobEvent]:
-        """Yield what ``feed_eof`` would return, one by one."""
+        """Yield the events of ``feed_eof`` one by one."""
         self._enter()
         for piece in self._payload.pieces_eof():
             yield from self._frames.feed(piece)

@@ -1,7 +1,7 @@
 """Table schemas as JSON, flat and nested (``docs/protocol.md`` section 3.11).
 
 The nested form has one object and one column id per nesting level. A blob is uploaded with the id
-of its BLOB leaf, so ids are stored by paths such as ``c3.element.f2``.
+of its BLOB leaf, so ids are stored by path, e.g. ``c3.element.f2``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# a type code by name, not by number, also has its parameters and subtypes in other members
+# If a type code is a name, not a number, its parameters and subtypes are in other members, too.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -46,7 +46,7 @@ MAX_COLUMNS = 10_000  # the service allows 1200
 class WriteSchema:
     """The schema of a write stream: columns, and a column id for every nested level.
 
-    ``key_columns`` names the distribution keys of a primary-key table, ``max_field_size`` is in
+    ``key_columns`` names the distribution keys of a primary-key table; ``max_field_size`` is in
     bytes.
     """
 
@@ -65,7 +65,7 @@ class WriteSchema:
         max_field_size: int = DEFAULT_MAX_FIELD_SIZE,
         key_columns: tuple[str, ...] = (),
     ) -> WriteSchema:
-        """Number every level in pre-order from 1: data, partition, then system columns."""
+        """Create one, numbering all levels in pre-order from 1: data, partition, system columns."""
         ids: dict[str, int] = {}
         for column in (*schema.all_columns, *system_columns):
             for path, _ in _levels(column.name, column.type):
@@ -80,7 +80,7 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``; only known ids.
+        """Column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``; omits unknown ids.
 
         BLOBs in keys of a MAP are excluded: the service accepts no blobs in keys, and the stock
         client ignores them.
@@ -108,7 +108,7 @@ def _with_ids(schema: TableSchema, ids: Mapping[str, int]) -> TableSchema:
 
 
 def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
-    """Yield (path, type) of a column and of all its nested levels, in pre-order."""
+    """Yield (path, type) for a column and all its nested levels, in pre-order."""
     yield path, type_
     for number, (name, inner) in enumerate(children_of(type_)):
         if keys or number or not isinstance(type_, MapType):
@@ -119,7 +119,7 @@ def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[
 
 
 def encode_flat(schema: TableSchema) -> dict[str, object]:
-    """Write the flat form; columns without an id get one from `assign_column_ids`."""
+    """Encode the flat form; columns without an id get one from `assign_column_ids`."""
     numbered = assign_column_ids(schema)
 
     def encode(columns: Iterable[Column], fallback: Iterable[Column]) -> list[dict[str, object]]:
@@ -178,7 +178,7 @@ def _column_id(fields: Fields) -> int | None:
 
 
 def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
-    """Write the nested form; a plain `TableSchema` gets ids by `WriteSchema.of` first."""
+    """Encode the nested form; a plain `TableSchema` first gets ids from `WriteSchema.of`."""
     full = WriteSchema.of(schema) if isinstance(schema, TableSchema) else schema
 
     def encode(columns: Iterable[Column]) -> list[dict[str, object]]:
@@ -189,7 +189,7 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
                 | {"Nullable": column.nullable}
-                # a partition column that rows contain is in both lists, possibly with two ids
+                # a partition column that rows contain is in both lists, possibly with different ids
                 | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
@@ -224,7 +224,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
     }
     if isinstance(type_, DecimalType):
         if type_.precision is None:
-            # Omitted, not 0: the stock client rejects a precision of 0.
+            # Omit these: the stock client rejects a precision of 0.
             del level["Precision"], level["Scale"]
         else:
             level |= {"Precision": type_.precision, "Scale": type_.scale or 0}
@@ -232,7 +232,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
 
 
 def decode_nested(members: Mapping[str, object]) -> WriteSchema:
-    """Parse the nested form; raises like `decode_flat`."""
+    """Parse the nested form; raise like `decode_flat`."""
     fields = Fields(members, "TableSchema", in_answer)
     ids: dict[str, int] = {}
     keys: list[str] = []

@@ -1,6 +1,6 @@
 """Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
-The canonical string is that of the stock clients, which decode the URL *before* they split the
+The canonical string is the stock clients', which decode the URL *before* they split the
 query. The verifier also accepts the standard order: split first, then decode.
 """
 
@@ -25,7 +25,7 @@ REQUEST_SUFFIX = f"{PREFIX}_request"
 
 SignatureVersion = Literal[2, 4]
 
-_LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the end of datetime
+_LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the latest datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,13 +224,13 @@ def verify(
     sts_tokens: Callable[[str], str | None] = lambda access_id: None,
     bearers: Callable[[str], str | None] = lambda token: None,
 ) -> str:
-    """Verify the signature of a request and return its access id.
+    """Verify a request's signature and return its access id.
 
     Raises `AccessDeniedError` with the ``status`` and ``code`` to send
     (``docs/protocol.md`` section 8.2).
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
-    ``/``. ``keys``: returns the secret of an access id, ``None`` if unknown. ``prefixes``: paths
+    ``/``. ``keys``: returns an access id's secret, ``None`` if unknown. ``prefixes``: paths
     that a client's endpoint may end with; they are not signed. ``now``, ``max_skew``: epoch
     seconds, and the maximum difference of ``Date`` in seconds. ``sts_tokens``: returns the
     temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of

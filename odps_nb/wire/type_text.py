@@ -1,7 +1,7 @@
 """Parses and formats MaxCompute type text and column lists (``docs/protocol.md`` section 3.11).
 
-An invalid text of a user raises `ArgumentError` with the position. An invalid text of a service is
-an `UnknownType`.
+Invalid text from a user raises `ArgumentError` with the position. Invalid text from the service
+becomes an `UnknownType`.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def parse_type(text: str) -> OdpsType:
 
 
 def read_type(text: str | None) -> OdpsType:
-    """Parse type text that a service sent; unreadable text becomes an `UnknownType`.
+    """Parse type text from the service; unreadable text becomes an `UnknownType`.
 
-    ``None`` or an empty text becomes an `UnknownType` shown as ``unknown``. Inside ARRAY, MAP or
+    ``None`` or empty text becomes an `UnknownType` shown as ``unknown``. Inside ARRAY, MAP or
     STRUCT, only the unreadable part is unknown.
     """
     if not (text and text.strip()):
@@ -119,7 +119,7 @@ def format_type(type_: OdpsType) -> str:
 
 
 def format_columns(columns: Iterable[Column]) -> str:
-    r"""Format a column list for a ``CREATE TABLE``; `parse_columns` parses it back.
+    r"""Format a column list for ``CREATE TABLE``; `parse_columns` parses it back.
 
     Names are back-quoted and comments escaped, which prevents SQL injection.
     """
@@ -127,7 +127,7 @@ def format_columns(columns: Iterable[Column]) -> str:
 
 
 def format_text(text: str) -> str:
-    """Format a text as a quoted and escaped SQL string literal."""
+    """Format text as a quoted and escaped SQL string literal."""
     return "'" + "".join(_ESCAPED.get(char, char) for char in text) + "'"
 
 
@@ -154,7 +154,7 @@ class _Token:
 
 
 class _Parser:
-    """Recursive descent with one token of look-ahead; depth and length are limited."""
+    """Recursive-descent parser with one token of look-ahead; depth and length are limited."""
 
     def __init__(self, text: str, *, keeps_unknown: bool = False) -> None:
         self._text, self._keeps_unknown = text, keeps_unknown
@@ -227,7 +227,7 @@ class _Parser:
         return DecimalType(precision, scale)
 
     def _vector(self) -> VectorType:
-        """Parse ``(float, 4)``; pyodps also reads ``<float, 4>``."""
+        """Parse ``(float, 4)`` or, as pyodps does, ``<float, 4>``."""
         close = ">" if self.skip_sign("<") else ")"
         if close == ")":
             self._expect_sign("(")

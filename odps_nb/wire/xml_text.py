@@ -1,6 +1,6 @@
-"""Parses and writes XML of the control plane, with limits against malicious input.
+"""Parses and writes control plane XML, with limits against malicious input.
 
-Parsing a document with a DOCTYPE raises before any entity is declared; size and depth are limited.
+A DOCTYPE raises an error before any entity is declared; size and depth are limited.
 All text is escaped in one place.
 """
 
@@ -23,12 +23,12 @@ Element = ElementTree.Element
 # XML parsers normalise a carriage return and, in attributes, all white space.
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
-# XML 1.0 cannot represent these, not even as character references.
+# XML 1.0 cannot represent these characters, not even as character references.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds a tree of elements and text; raises for a DOCTYPE or excessive nesting."""
+    """Tree builder for elements and text that raises for a DOCTYPE or excessive nesting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
 
 
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
-    """Parse a document."""
+    """Parse an XML document."""
     if len(body) > max_bytes:
         raise OversizeError(f"{what} is too long", limit=max_bytes, actual=len(body))
     parser = ElementTree.XMLParser(target=_Builder())
@@ -78,7 +78,7 @@ def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Elem
 
 
 def child_text(parent: Element, path: str) -> str:
-    """Return the text of the first element at a path, with surrounding white space removed."""
+    """Return the stripped text of the first element at a path."""
     return (parent.findtext(path) or "").strip()
 
 

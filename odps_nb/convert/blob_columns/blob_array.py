@@ -1,6 +1,6 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
-Values are the references as text, ``None`` for nulls. Unlike text, they are displayed with kind,
+Values are the references as text, ``None`` for nulls. Unlike text, they are displayed with type,
 size and name if these are known without a request, a write copies the blobs, and ``series.odps``
 has further methods (`odps_nb.convert.blob_columns.blob_series`).
 
@@ -26,10 +26,10 @@ _TEXT = pd.StringDtype("pyarrow")
 
 @register_extension_dtype
 class BlobDtype(ExtensionDtype):
-    """The dtype of a column of blob references; all instances are equal.
+    """The dtype of a blob reference column; all instances are equal.
 
-    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`); a column from a file
-    or another process has none.
+    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`); columns from a file
+    or another process have none.
     """
 
     name = "blob"
@@ -49,11 +49,11 @@ class BlobDtype(ExtensionDtype):
 
     @classmethod
     def construct_array_type(cls) -> Any:
-        """Return the class of the arrays."""
+        """Return the array class."""
         return BlobArray
 
     def __from_arrow__(self, array: pa.Array | pa.ChunkedArray) -> BlobArray:
-        """Convert an Arrow column of references, text or `ArrowBlob`, to a `BlobArray`."""
+        """Convert an Arrow column of references, as text or `ArrowBlob`, to a `BlobArray`."""
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         plain = [one.storage if isinstance(one, pa.ExtensionArray) else one for one in chunks]
         text: Any = _TEXT  # the pandas stubs lack the method
@@ -87,12 +87,12 @@ class BlobArray(ExtensionArray):
 
     @property
     def dtype(self) -> BlobDtype:
-        """The dtype, which has the source of the blobs."""
+        """The dtype, which holds the blobs' source."""
         return self._dtype
 
     @property
     def nbytes(self) -> int:
-        """Size of the references in memory, in bytes."""
+        """Memory size of the references in bytes."""
         return int(self._texts.nbytes)
 
     def __len__(self) -> int:
@@ -124,17 +124,17 @@ class BlobArray(ExtensionArray):
         return same if same is NotImplemented else ~same
 
     def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Mask of the nulls."""
+        """Mask of the null values."""
         return np.asarray(self._texts.isna())
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> BlobArray:
-        """Return the values at the positions, as `pandas.api.extensions.take` does."""
+        """Return the values at these positions, like `pandas.api.extensions.take`."""
         fill = pd.NA if _text(fill_value) is None else fill_value
         found = self._texts.take(indices, allow_fill=allow_fill, fill_value=fill)
         return type(self)(found, self._dtype)
 
     def copy(self) -> BlobArray:
-        """Return a copy that shares the source."""
+        """Return a copy with the same source."""
         return type(self)(self._texts.copy(), self._dtype)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
@@ -153,7 +153,7 @@ class BlobArray(ExtensionArray):
         return made
 
     def __arrow_array__(self, type: Any = None) -> pa.Array:
-        """Return an Arrow array of `ArrowBlob`, or of the given type."""
+        """Return an Arrow array of `ArrowBlob`, or of ``type`` if set."""
         storage = pa.array(np.asarray(self), TEXT)
         if type is None or isinstance(type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(ArrowBlob(), storage)
@@ -166,7 +166,7 @@ class BlobArray(ExtensionArray):
         return np.asarray(self.astype(str))
 
     def _cast_pointwise_result(self, values: Any) -> Any:
-        """Keep the dtype if all values are references; the results of ``map`` may not be."""
+        """Keep the dtype if all values are references; results of ``map`` may be anything."""
         own = {*np.asarray(self), None}
         if all(isinstance(one, str) and one in own for one in values if one is not None):
             return self._from_sequence(values, dtype=self._dtype)
@@ -183,14 +183,14 @@ class BlobArray(ExtensionArray):
 
 
 def short_name(reference: str) -> str:
-    """Return the text to show for a blob without known facts: the end of its reference."""
+    """Return the end of a blob's reference, to show for a blob without known properties."""
     return f"blob …{reference.rstrip('=')[-8:]}"
 
 
 def _text(value: Any) -> str | None:
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):
         return None
-    value = getattr(value, "reference", value)  # a handle
+    value = getattr(value, "reference", value)  # a blob handle
     if isinstance(value, BlobReference):
         return value.token
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""``series.odps``: the methods of a blob column in pandas and polars.
+"""``series.odps``: methods for a blob column in pandas and polars.
 
-The methods use the connection that the column was read with. Importing this module registers the
+The methods use the connection with which the column was read. Importing this module registers the
 accessor in pandas; `register_polars` registers it in polars.
 """
 
@@ -19,9 +19,9 @@ from odps_nb.errors import StateError
 
 
 class BlobSeries:
-    """The ``series.odps`` accessor of a column of blob references.
+    """The ``series.odps`` accessor of a blob column.
 
-    Pass ``connection`` only if the column has none: in polars, and in a column from a file or
+    Pass ``connection`` only if the column lacks one: in polars, and in a column from a file or
     another process.
 
     Examples
@@ -37,19 +37,19 @@ class BlobSeries:
         self._series = series
 
     def size(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the size of each blob in bytes; sends one small request per unknown size."""
+        """Return each blob's size in bytes; send one small request per unknown size."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.size for head in heads], "Int64")
 
     def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the media types that the uploader set, empty if none; requests as in `size`."""
+        """Return the media types set by the uploader, or empty text; send requests like `size`."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 
     def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
-        """Return a gallery of the first ``limit`` blobs, which are read when it is displayed.
+        """Return a gallery of the first ``limit`` blobs, which are fetched when it is displayed.
 
-        ``odps.blobs(df, column, caption=…)`` adds other columns to the tiles.
+        ``odps.blobs(df, column, caption=…)`` shows other columns in the tiles.
         """
         index = self._index()
         labels = list(range(len(self._series)) if index is None else index)
@@ -73,7 +73,7 @@ class BlobSeries:
         return self._like(paths, "object")
 
     def stream(self, *, connection: Any = None, **options: Any) -> Any:
-        """Iterate over each distinct blob as a file, as `BlobColumn.stream` does."""
+        """Yield each distinct blob as a file, like `BlobColumn.stream`."""
         return self._source(connection).stream(self._references(), **options)
 
     # -- inside -------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class BlobSeries:
 def reference_series(
     references: Sequence[str], index: Sequence[Any], *, name: str, source: Any
 ) -> pd.Series[Any]:
-    """Return references as a blob column; ``source`` is that of `BlobDtype`."""
+    """Return references as a blob column; ``source`` is as in `BlobDtype`."""
     values = BlobArray._from_sequence(references, dtype=BlobDtype(source))
     return pd.Series(values, index=pd.Index(list(index)), name=name)
 
@@ -121,5 +121,5 @@ def register_polars() -> None:
         polars.api.register_series_namespace("odps")(BlobSeries)
 
 
-if not hasattr(pd.Series, "odps"):  # this module may be loaded a second time
+if not hasattr(pd.Series, "odps"):  # this module may be loaded twice
     register_series_accessor("odps")(BlobSeries)

@@ -25,7 +25,7 @@ _REPLACE = "replace it, e.g. by None, or correct its year"
 
 
 def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Convert dates, and timestamps at midnight (in their zone, if any), to dates."""
+    """Convert dates, and timestamps at midnight (in their own time zone, if any), to dates."""
     days, valid = _integers(array)
     if not pt.is_date32(array.type):
         unit = "ms" if pt.is_date64(array.type) else array.type.unit
@@ -45,13 +45,13 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
-    """Convert dates and timestamps to timestamps of a unit, without a zone.
+    """Convert dates and timestamps to zone-naive timestamps of one unit.
 
-    ``timezone``: zone of naive values that become instants; ``None`` means UTC.
+    ``timezone``: time zone of naive values that become instants; ``None`` means UTC.
     """
     zone = timezone if getattr(array.type, "tz", None) is None else None
     if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:
-        return array  # the range of nanoseconds is within the allowed years
+        return array  # all nanosecond timestamps are within the allowed years
     numbers, valid = _integers(array)
     if pt.is_date32(array.type):
         numbers, given = numbers * 86_400, "s"
@@ -108,13 +108,13 @@ def _in_unit(
 
 
 def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
-    """Convert durations to the struct of seconds and nanoseconds that a write sends."""
+    """Convert durations to the struct of seconds and nanoseconds used in writes."""
     if pt.is_struct(array.type):
         return _checked_struct(array, target)
     numbers, valid = _integers(array)
     per = PER_SECOND[array.type.unit]
     _check_length(array, numbers // per, valid, target)
-    # Seconds are floored, so that 0 <= nano < 10**9 holds for negative durations too.
+    # Floor the seconds, so that 0 <= nano < 10**9 holds even for negative durations.
     seconds, rest = numbers // per, (numbers % per) * (10**9 // per)
     return pa.StructArray.from_arrays(
         [array_from(seconds, pa.int64()), array_from(rest.astype(np.int32), pa.int32())],
@@ -124,7 +124,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
-    """Raise for durations that exceed the nanosecond range of a read."""
+    """Raise for durations beyond the nanosecond range in which a read returns them."""
     most = _INT64 // 10**9 - 1
     long = valid & ((seconds > most) | (seconds < -most))
     refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
@@ -147,6 +147,6 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def _integers(array: pa.Array) -> tuple[Numbers, Mask]:
-    """Return the integers of time values, 0 for nulls, and the validity mask."""
+    """Return time values as integers (0 for nulls) and the validity mask."""
     numbers, valid = numbers_of(array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64()))
     return numbers.astype(np.int64, copy=False), valid

@@ -14,11 +14,11 @@ import pyarrow as pa
 Numbers = np.ndarray[Any, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Part = tuple[Numbers, pa.Array]
-"""Positions in a column and the values there, which have one Arrow type and no nulls."""
+"""Positions in a column, and the values there, which share one Arrow type and are never null."""
 
 
 def validity_of(array: pa.Array) -> Mask:
-    """Return the mask of the values that are not null."""
+    """Return the mask of the non-null values."""
     if not array.null_count:
         return np.ones(len(array), bool)
     valid: Mask = array.is_valid().to_numpy(zero_copy_only=False)
@@ -26,7 +26,7 @@ def validity_of(array: pa.Array) -> Mask:
 
 
 def numbers_of(array: pa.Array) -> tuple[Numbers, Mask]:
-    """Return numbers, 0 for nulls, and the validity mask."""
+    """Return an array's numbers (0 for nulls) and the validity mask."""
     valid = validity_of(array)
     if array.null_count:
         array = array.fill_null(pa.scalar(0, pa.int8()).cast(array.type))
@@ -34,7 +34,7 @@ def numbers_of(array: pa.Array) -> tuple[Numbers, Mask]:
 
 
 def array_from(values: Numbers, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
-    """Return fixed-width values, numbers or rows of bytes, as an array of an Arrow type."""
+    """Return fixed-width values (numbers or rows of bytes) as an array of an Arrow type."""
     mask = None
     if valid is not None and not valid.all():
         mask = pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -43,7 +43,7 @@ def array_from(values: Numbers, kind: pa.DataType, valid: Mask | None = None) ->
 
 
 def parts_from(found: Iterable[tuple[int, tuple[str, Any]]]) -> list[Part]:
-    """Group (position, (kind, value)) items of a column into one part per kind."""
+    """Group a column's (position, (kind, value)) items into one part per kind."""
     groups: dict[str, tuple[list[int], list[Any]]] = {}
     for position, (key, value) in found:
         positions, values = groups.setdefault(key, ([], []))
@@ -53,7 +53,7 @@ def parts_from(found: Iterable[tuple[int, tuple[str, Any]]]) -> list[Part]:
 
 
 def _array_of_kind(key: str, values: list[Any]) -> pa.Array:
-    """Return values of a kind, such as ``decimal 2`` or ``timestamp us UTC``, as an array."""
+    """Return values of one kind, such as ``decimal 2`` or ``timestamp us UTC``, as an array."""
     name, _, detail = key.partition(" ")
     if name == "decimal":
         return pa.array(values, pa.decimal256(76, int(detail)))

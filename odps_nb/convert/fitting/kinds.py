@@ -18,7 +18,7 @@ _Places = list[int]
 
 
 def is_missing(value: Any) -> bool:
-    """Whether an object is null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
+    """Whether pandas treats an object as null: ``None``, NaN, NaT, ``pandas.NA``."""
     if value is None or value is np.ma.masked:
         return True
     if isinstance(value, pa.Scalar):
@@ -32,7 +32,7 @@ def is_missing(value: Any) -> bool:
 
 
 def items_of(value: Any) -> Any:
-    """Return the items of a list, a set, an array or a Series; ``None`` if it is none of these."""
+    """Return the items of a list, set, array or Series; ``None`` if the value is none of these."""
     if isinstance(value, np.ndarray):
         return value if value.ndim else None
     if isinstance(value, (list, tuple)):
@@ -43,15 +43,15 @@ def items_of(value: Any) -> Any:
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
     if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
-        return list(value)  # a Series, an Index, an array of pandas or polars
+        return list(value)  # a Series, an Index, or a pandas or polars array
     return None
 
 
 def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Part], _Places]:
-    """Return the objects in lossless arrays, and the positions of unknown ones."""
+    """Return the objects in lossless arrays, and the positions of objects of unknown kinds."""
     by_type: dict[type, _Places] = {}
     kinds = set(map(type, values)) - {type(None)}
-    if len(kinds) == 1:  # the usual column
+    if len(kinds) == 1:  # the usual case
         kind = next(iter(kinds))
         by_type[kind] = [place for place, value in enumerate(values) if value is not None]
     else:
@@ -80,7 +80,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
 
 
 def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001
-    """Return objects of one plain type as an array; ``None`` if one needs special handling."""
+    """Return objects of one plain type as an array; ``None`` if any needs special handling."""
     if kind is datetime.datetime:
         if any(value.tzinfo is not None for value in values):
             return None
@@ -88,7 +88,7 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
         return None
     try:
         return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
-    except (OverflowError, ValueError):  # an integer of more than 64 bits, text with surrogates
+    except (OverflowError, ValueError):  # an integer above 64 bits, or text with surrogates
         return None
 
 
@@ -191,7 +191,7 @@ def _numpy_span(value: np.timedelta64) -> _Sorted:
 
 
 def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
-    """Return a time or duration in its unit, or in the coarsest exact unit of Arrow."""
+    """Return a time or duration in its own unit, or in Arrow's coarsest exact unit."""
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
     for one in (unit,) if own else _ARROW_UNITS:
@@ -201,7 +201,7 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
 
 
 def _same(converted: Any, value: Any) -> bool:
-    """Whether a NumPy time or duration is unchanged in another unit (no overflow)."""
+    """Whether a NumPy time or duration stays the same in another unit (no overflow)."""
     sign = converted.astype(np.int64) > 0, value.astype(np.int64) > 0
     return bool(converted.astype(value.dtype) == value) and sign[0] == sign[1]
 
@@ -214,7 +214,7 @@ def _scalar(value: pa.Scalar) -> _Sorted:
     return None if (sort := _sorter(type(value))) is None else sort(value)
 
 
-# Subclasses precede their bases: bool is an int, datetime a date, np.float64 a float.
+# Subclasses precede their base classes: bool is an int, datetime a date, np.float64 a float.
 _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     ((bool, np.bool_), lambda value: ("bool", bool(value))),
     (np.timedelta64, _numpy_span),  # a subclass of NumPy's integers

@@ -33,7 +33,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 
 @dataclass(frozen=True, slots=True)
 class FitContext:
-    """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target Arrow form.
+    """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
 
     For ``for_write`` see ``odps_nb.convert.arrow_types.arrow_type``.
     """
@@ -56,7 +56,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.BOOLEAN: ("boolean",),
     **dict.fromkeys((TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR), ("text", "bytes")),
     TypeCode.JSON: ("text", "bytes"),
-    # fixed-width bytes are keys, UUIDs or hashes, not text
+    # fixed-width bytes may be keys, UUIDs or hashes, but not text
     **dict.fromkeys((TypeCode.BINARY, TypeCode.BLOB), ("text", "bytes", "fixed-size bytes")),
     TypeCode.GEOGRAPHY: ("bytes", "fixed-size bytes"),
     **dict.fromkeys((TypeCode.DATE, TypeCode.DATETIME), _TIMES),
@@ -65,7 +65,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.INTERVAL_YEAR_MONTH: _NUMBERS,
 }
 _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    # given kinds, wanted kinds, cure
+    # (kinds of the values, kinds of the target, cure)
     (("text",), ("duration",), "convert it with pd.to_timedelta"),
     (
         ("text",),
@@ -88,7 +88,7 @@ _DROP_ZONE = "drop the zone, with .dt.tz_localize(None) or value.replace(tzinfo=
 
 
 def kind_of(arrow: pa.DataType) -> str:
-    """Return the kind of an Arrow type in one word, whatever its layout."""
+    """Return the kind of an Arrow type as one word, regardless of its layout."""
     if is_text(arrow):
         return "text"
     if is_bytes(arrow):
@@ -119,7 +119,7 @@ _KINDS = (
 def kind_problem(
     source: pa.DataType | str, target: OdpsType, conversions: Conversions
 ) -> tuple[str, str] | None:
-    """Return why no value of an Arrow type or kind can fit, and the cure.
+    """Return why no value of an Arrow type or kind can fit, and how to fix that.
 
     ``None`` if some value may fit.
     """
@@ -147,7 +147,7 @@ def kind_problem(
 
 
 def given_text(kind: str) -> str:
-    """Return the beginning of the message that a kind does not fit."""
+    """Return the beginning of the error message for a kind that does not fit."""
     if kind.endswith("bytes"):
         return f"{kind} do not"
     article = "" if kind == "text" else "an " if kind[0] in "aeiou" else "a "
@@ -161,7 +161,7 @@ def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
 def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     """Convert scalar values to the type that a write sends."""
     wanted = context.arrow_type(target)
-    if array.null_count == len(array):  # any type fits: all values are null
+    if array.null_count == len(array):  # all values are null, so any type fits
         return pa.nulls(len(array), wanted)
     conversions = context.conversions
     if problem := kind_problem(array.type, target, conversions):
@@ -186,7 +186,7 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
 
 
 def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
-    """Parse texts to values, ignoring surrounding blanks."""
+    """Parse text values, ignoring surrounding blanks."""
     texts = enumerate(array.to_pylist())
     found = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
     bad = np.zeros(len(array), bool)
@@ -223,7 +223,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Fit the parts of a column of ``count`` values; positions in no part are null."""
+    """Fit a column's parts, ``count`` values in all; positions outside all parts are null."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []

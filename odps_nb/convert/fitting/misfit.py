@@ -1,4 +1,4 @@
-"""`Misfit`, a value that does not fit, with place, reason and cure; and its exception."""
+"""`Misfit`, a value that does not fit, with position, reason and cure; and its exception."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from odps_nb.schema import OdpsType
 from odps_nb.wire.type_text import format_type
 
 MAX_MISFITS = 3
-"""Maximum number of values of one column to list in an error."""
+"""Maximum number of a column's values to list in an error."""
 _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One value that does not fit its type, or a column of which no value fits.
+    """One value that does not fit its type, or a whole column without a fitting value.
 
     ``position`` counts from 0 in the array, and is -1 for a whole column; ``path`` is the path to a
-    nested value, in Python syntax: ``[1].price``. ``cure`` is what the caller can do.
+    nested value, in Python syntax: ``[1].price``. ``cure`` tells the caller what to do.
     """
 
     position: int = -1
@@ -47,7 +47,7 @@ class Misfit:
 
 
 class ValueMisfit(Exception):
-    """Some values do not fit; has the first `MAX_MISFITS` of them, ordered by position."""
+    """Error for values that do not fit; holds the first `MAX_MISFITS`, ordered by position."""
 
     def __init__(self, found: Sequence[Misfit]) -> None:
         super().__init__(found[0].reason)
@@ -66,7 +66,7 @@ class ValueMisfit(Exception):
 def refuse(
     array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, cure: str
 ) -> None:
-    """Raise `ValueMisfit` if ``bad`` marks a value of the array that is not null."""
+    """Raise `ValueMisfit` if ``bad`` marks a non-null value of the array."""
     if not isinstance(bad, np.ndarray):
         bad = bad.fill_null(False).to_numpy(zero_copy_only=False)
     if not bad.any():
@@ -88,11 +88,11 @@ def refuse(
 
 
 def shown(array: pa.Array, position: int) -> str:
-    """Format a value of an array for an error message."""
+    """Format an array's value for an error message."""
     try:
         return shorten(array[position].as_py())
     except (OverflowError, ValueError, pa.ArrowException):
-        pass  # Python's dates have a smaller range than Arrow's
+        pass  # Python's dates cover a smaller range than Arrow's
     one = array.slice(position, 1)
     if pa.types.is_date32(array.type):
         return f"{one.view(pa.int32())[0].as_py()} days after 1970-01-01"

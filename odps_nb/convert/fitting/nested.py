@@ -1,9 +1,9 @@
 """Checks each value against a MaxCompute type, and converts it to the type that a write sends.
 
-A value either keeps its meaning or raises. The same rules (``docs/types-and-times.md``) apply to
+Each value is converted exactly or raises. The same rules (``docs/types-and-times.md``) apply to
 all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
 `odps_nb.convert.fitting.leaf` has the rules for scalar types; this module applies them to the
-parts of nested types.
+values inside nested types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odps_nb.wire.type_text import format_type
 
 
 class KindError(Exception):
-    """No value of an Arrow type can fit; ``path`` is the path to the nested type."""
+    """Error for an Arrow type of which no value can fit; ``path`` leads to the nested type."""
 
     def __init__(self, reason: str, cure: str, path: str = "") -> None:
         super().__init__(reason)
@@ -42,9 +42,9 @@ def check_kind(
     *,
     conversions: Conversions = AS_THEY_ARE,
 ) -> None:
-    """Raise `KindError` if no value of the Arrow type except null fits the target.
+    """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
-    For sources that are checked before their rows exist, such as a Spark plan; otherwise the
+    For sources that are checked before their rows exist, such as a Spark plan; otherwise, the
     values decide.
     """
     source = _stored(source)
@@ -90,7 +90,7 @@ def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return why a STRUCT rejects a member name found by `members_of`, and the cure."""
+    """Return why a STRUCT rejects the member name that `members_of` found, and the cure."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (
@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return the position of each name, ignoring case, and an unknown or repeated name."""
+    """Return the position of each name, ignoring case, and one unknown or repeated name, if any."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -136,7 +136,7 @@ def with_unit(
     *,
     for_write: bool = True,
 ) -> pa.Array:
-    """Fit a column in nanoseconds or, if a time is out of their range, in microseconds."""
+    """Fit a column in nanoseconds or, if a time exceeds their range, in microseconds."""
     try:
         return fit(FitContext(unit or "ns", conversions, for_write))
     except UnitTooFine:
@@ -156,7 +156,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if isinstance(array.type, pa.BaseExtensionType):
         return _plain(array.storage)
     if pt.is_dictionary(array.type):
-        # Arrow has no ``take`` for string views, which polars produces.
+        # Arrow has no ``take`` for string views, which polars creates.
         return _plain(array.dictionary).take(array.indices)
     if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
         return array.cast(pa.string() if is_text(array.type) else pa.binary())
@@ -212,13 +212,13 @@ def lists_of(
 
 
 def list_offsets(lengths: pa.Array) -> Numbers:
-    """Return the offset of each list in the packed values, plus the end of the last one."""
+    """Return each list's offset in the packed values, plus the end of the last list."""
     counts = lengths.fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
-    """Return the offsets with a null for each null list or map, as Arrow expects."""
+    """Return the offsets, with a null for each null list or map, as Arrow expects."""
     if offsets[-1] >= 2**31:
         raise pa.ArrowCapacityError("more than 2^31 values in the lists of one column")
     valid = np.append(validity_of(lists), True)
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Convert positions in packed values to positions of their lists in a `ValueMisfit`."""
+    """Convert a `ValueMisfit`'s positions in packed values to positions of their lists."""
     try:
         yield
     except ValueMisfit as error:
@@ -242,7 +242,7 @@ def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
 def fit_members(
     target: StructType, wanted: pa.DataType, mask: pa.Array | None, fit: Callable[[int], pa.Array]
 ) -> pa.Array:
-    """Return a struct whose members ``fit`` makes by position; ``mask`` marks nulls."""
+    """Return a struct whose members ``fit`` creates by position; ``mask`` marks nulls."""
     members, found = [], []
     for place, member in enumerate(target.fields):
         try:
@@ -255,7 +255,7 @@ def fit_members(
 
 
 def _is_pairs(arrow: pa.DataType) -> bool:
-    """Whether the type is a list of key-value structs, the form of a MAP in polars."""
+    """Whether the type is a list of key-value structs, polars' form of a MAP."""
     if not is_list(arrow) or not pt.is_struct(arrow.value_type):
         return False
     return [field.name for field in arrow.value_type] in (["key", "value"], ["keys", "values"])
@@ -279,12 +279,12 @@ def _fit_map(
 
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the packed keys and values of the non-null maps, and the length of each map."""
+    """Return the packed keys and values of the non-null maps, and each map's length."""
     starts, valid = array.offsets.to_numpy()[: len(array) + 1], validity_of(array)
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # entries in null slots
+    if counts[~valid].any():  # null slots contain entries
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -293,7 +293,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 
 def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
-    """Raise `ValueMisfit` if a key of a MAP is null."""
+    """Raise `ValueMisfit` if a MAP key is null."""
     if keys.null_count:
         place = keys.is_null().index(True).as_py()
         raise ValueMisfit(

@@ -1,6 +1,6 @@
 """Checks by value whether numbers fit a numeric type, and converts them.
 
-Overflow and lost fractions are detected here, by comparing and by converting back: pyarrow's
+Overflow and lost fractions are detected here, by comparing and by converting back, since pyarrow's
 decimal casts wrap around modulo 2^128 without an error.
 """
 
@@ -19,7 +19,7 @@ from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.schema import DecimalType, OdpsType
 
 MAX_DIGITS = 76
-"""Digits of Arrow's widest decimal."""
+"""Maximum digits of Arrow's widest decimal."""
 _EXACT = Context(prec=2 * MAX_DIGITS + 400)
 
 
@@ -68,7 +68,7 @@ def _decimal_scalar(unscaled: int, kind: pa.DataType) -> pa.Scalar:
 
 
 def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
-    """Convert floats to the nearest value, and integers that are exact in the type."""
+    """Convert floats to the nearest value, and integers that the type stores exactly."""
     if array.type.equals(wanted):
         return array
     if pt.is_floating(array.type):
@@ -80,7 +80,7 @@ def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         return array_from(fitted, wanted, valid)
     numbers, valid = numbers_of(array)
     fitted = numbers.astype(wanted.to_pandas_dtype())
-    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; converting it back overflows
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; out of range as an integer
     inside = fitted < edge
     back = np.where(inside, fitted, 0).astype(numbers.dtype)
     refuse(
@@ -106,7 +106,7 @@ def fit_decimal(
 ) -> pa.Array:
     """Convert decimals, integers and floats (by their shortest text) to a decimal type.
 
-    ``rounds``: round half away from zero to the scale of the type; otherwise raise for values with
+    ``rounds``: round half away from zero to the type's scale; otherwise raise for values with
     more decimal places.
     """
     precision, scale = decimal_size(target)
@@ -127,19 +127,19 @@ def _places(scale: int) -> str:
 def _rescaled(
     array: pa.Array, target: OdpsType, precision: int, scale: int, *, cure: str
 ) -> pa.Array:
-    """Change the scale of decimals, in a type that is wide enough; raise unless all fit.
+    """Change the scale of decimals in a sufficiently wide type; raise unless all fit.
 
     The number of digits is checked before each step, so that Arrow never overflows; a lost fraction
     is detected by scaling back.
     """
     given = array
-    if array.type.scale < 0:  # Arrow cannot rescale these
+    if array.type.scale < 0:  # Arrow cannot rescale negative scales
         array = pa.array(array.to_pylist(), pa.decimal256(MAX_DIGITS, 0))
     wide = array.type.bit_width > 128 or precision > 38
     most = MAX_DIGITS if wide else 38
     array = _resized(array, (pa.decimal256 if wide else pa.decimal128)(most, array.type.scale))
     up = scale - array.type.scale
-    digits = precision - up  # maximum digits of the unscaled value
+    digits = precision - up  # maximum digits of the unscaled values
     if digits < most:
         high = 10 ** max(digits, 0) - 1
         large = pc.or_(
@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals, all in the range of ``wanted``, to its width; same scale."""
+    """Convert decimals, all within the range of ``wanted``, to its width; the scale is the same."""
     if array.type.equals(wanted):
         return array
     if array.type.bit_width < 128:
@@ -180,7 +180,7 @@ def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
-    """Round decimals half away from zero to a number of decimal places."""
+    """Round decimals half away from zero to ``scale`` decimal places."""
     if array.type.scale <= scale:
         return array
     if array.type.bit_width > 128:  # Arrow rounds runs of nines wrongly in 256 bits
@@ -236,7 +236,7 @@ def _decimals_of_floats(
 
 
 def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbers) -> Mask:
-    """Convert the floats that fit and whose shortest text has no exponent; return their mask."""
+    """Convert fitting floats whose shortest text has no exponent; return their mask."""
     done = np.zeros(len(array), bool)
     if pt.is_float16(array.type) or not wanted.any():  # Arrow's float16 text is not the shortest
         return done
@@ -246,7 +246,7 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     values, texts = some.to_numpy(), some.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
-    # The text is below a power of ten if and only if the float is below that power as a float.
+    # The text is below a power of ten if and only if the float is below that power, as a float.
     with np.errstate(over="ignore"):
         small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)

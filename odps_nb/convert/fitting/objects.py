@@ -1,9 +1,9 @@
 """Converts columns of Python objects to the Arrow type that a write sends (without pandas).
 
 Python objects are grouped by kind (integers, decimals of a scale, times with a zone, …), and each
-kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts these
-as for any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type inference is
-never used: it ignores the unit of nested NumPy arrays and truncates nested fractions.
+kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts it
+like any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type inference is
+never used: it ignores nested NumPy arrays' units and truncates nested fractions.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def fit_objects(
 
     ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside ARRAY, MAP or STRUCT
     stays NaN for FLOAT and DOUBLE. NumPy arrays are lists with their own unit and type.
-    ``for_write``: return the form that a write sends; otherwise that of a read, with intervals as
-    durations.
+    ``for_write``: return the form that a write sends; otherwise that of a read, which returns
+    intervals as durations.
     """
     return with_unit(
         lambda context: _fit(values, target, context, inside=False),
@@ -81,7 +81,7 @@ def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: boo
 
 
 def _for_target(values: _Objects, code: TypeCode) -> _Objects:
-    """Prepare objects for the target: for DATE, use the date of an object's own local time."""
+    """Prepare objects for the target: a DATE is taken from each object's own local time."""
     if code is TypeCode.DATE:
         return [
             value.replace(tzinfo=None)
@@ -95,14 +95,14 @@ def _for_target(values: _Objects, code: TypeCode) -> _Objects:
 
 
 def _as_float(value: int) -> int | float:
-    """Convert an integer of more than 64 bits to a float if that is exact."""
+    """Convert an integer above 64 bits to a float if the float is exact."""
     if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
         return value
     return float(value) if int(float(value)) == value else value
 
 
 def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
-    """Return the error with the original objects as its values."""
+    """Replace an error's values with the original objects."""
     return ValueMisfit(
         [
             one
@@ -123,7 +123,7 @@ def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
 def _parts(
     values: _Objects, target: OdpsType, context: FitContext, *, keeps_nan: bool
 ) -> list[Part]:
-    """Group objects by kind; raise for unknown ones, and for aware mixed with naive times."""
+    """Group objects by kind; raise for unknown kinds and for a mix of aware and naive times."""
     parts, strangers = parts_of(values, keeps_nan=keeps_nan)
     if strangers:
         raise ValueMisfit([_stranger(values, place, target) for place in strangers])
@@ -193,7 +193,7 @@ def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitCon
 
 
 def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
-    """Fit the elements of all lists; NumPy arrays of one type are concatenated directly."""
+    """Fit all lists' elements; NumPy arrays of one type are concatenated directly."""
     if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
         dtypes = {one.dtype for one in given}
         plain = dtypes.pop() if len(dtypes) == 1 else None
@@ -210,7 +210,7 @@ def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.
 
 
 def _as_list(value: Any, target: OdpsType, values: _Objects, place: int) -> Any:
-    """Return the items of a list; ``None`` for null."""
+    """Return a list's items; ``None`` for null."""
     if (items := items_of(value)) is not None:
         return items
     if is_missing(value):

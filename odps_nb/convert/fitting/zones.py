@@ -1,6 +1,6 @@
 """Converts between local times in a time zone and instants, for all years 1 to 9999.
 
-Offsets come from Python's time zones: Arrow's functions know only the transitions up to 2037 and
+Offsets come from Python's time zones: Arrow's functions know only transitions up to 2037 and
 ignore the rule for later years.
 """
 
@@ -22,16 +22,16 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # first day of year 1, last day of yea
 
 
 class UnitTooFine(Exception):
-    """A time is out of range for nanoseconds, but not for microseconds."""
+    """Error for a time out of range for nanoseconds, but not for microseconds."""
 
 
 def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple[Numbers, Mask]:
-    """Convert local times in a zone to UTC instants; also return the mask of nonexistent times.
+    """Convert local times in a zone to UTC instants; return them and the mask of nonexistent times.
 
     If a local time occurs twice because clocks were set back, the first one is used.
 
     ``numbers``: local times, counted in ``unit`` since 1970-01-01 00:00 local time. ``valid``:
-    mask of those that are not null.
+    mask of the non-null values.
     """
     per_second = PER_SECOND[unit]
     if unit == "ns" and (np.abs(numbers) > 2**63 - 1 - _DAY_NS).any():
@@ -55,7 +55,7 @@ def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple
 def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
     """Convert UTC instants to local times in a zone, in the same unit."""
     per_second = PER_SECOND[unit]
-    zone = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo  # Arrow's "+08:00", too
+    zone = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo  # accepts even Arrow's "+08:00"
     seconds = array_from(numbers // per_second, pa.int64()).dictionary_encode()
     ahead = [_ahead_of_instant(second, zone) for second in seconds.dictionary.to_pylist()]
     shift: Numbers = np.array(ahead, np.int64)[seconds.indices.to_numpy()] * per_second
@@ -63,7 +63,7 @@ def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
 
 
 def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
-    # Python's datetime ends at years 1 and 9999; use the offset of a nearby day there.
+    # Python's datetime ends at years 1 and 9999; there, use the offset of a nearby day.
     second = min(max(second, (_FIRST_DAY + 1) * 86_400), _LAST_DAY * 86_400 - 1)
     instant = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(seconds=second)
     return (instant.astimezone(zone).utcoffset() or datetime.timedelta()) // _SECOND
@@ -71,7 +71,7 @@ def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
 
 def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
     """Return the zone's offset from UTC in seconds; ``None`` if it changes on that day."""
-    if not _FIRST_DAY <= day <= _LAST_DAY:  # the caller raises, with the column
+    if not _FIRST_DAY <= day <= _LAST_DAY:  # the caller raises an error that names the column
         return 0
     begin = _EPOCH + datetime.timedelta(days=day)
     ends = (begin, datetime.datetime.combine(begin, datetime.time.max))
@@ -85,7 +85,7 @@ def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
 
 
 def _ahead_at(second: int, zone: ZoneInfo) -> int | None:
-    """Return the offset at a local time; ``None`` if clocks were set forward and it is skipped."""
+    """Return the offset at a local time; ``None`` if setting clocks forward skipped that time."""
     clock = _EPOCH + datetime.timedelta(seconds=second)
     ahead = _ahead(clock, zone)
     instant = (clock - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)

@@ -1,4 +1,4 @@
-"""Request and response values of the Storage API: one pair per action.
+"""Storage API requests and responses as values: one pair per action.
 
 The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1).
 ``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request: the
@@ -102,7 +102,7 @@ def decode_request(wire: WireRequest) -> StorageRequest:
     """Decode a Storage API request.
 
     The HTTP method is ignored because clients differ in it (``docs/protocol.md`` section 1.1). The
-    path is ignored because the request was already routed by it.
+    path is ignored because routing has already used it.
 
     Raises `InvalidRequestError`: unknown action, or invalid target, parameter or body; its
     ``status`` and ``code`` are those of the response to send.

@@ -22,7 +22,7 @@ NO_PARAMS = Params(WireRequest(method="", path=""))
 
 
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
-    """Parse the JSON object of a successful response; errors carry its request id.
+    """Parse the JSON object of a successful response; add its request id to errors.
 
     An error object in a 2xx response is raised as an error: reading it as an empty result would
     turn a failed commit into a success.
@@ -50,7 +50,7 @@ def parse_status(fields: Fields, key: str) -> SessionStatus:
 
 
 class StorageAnswer:
-    """Base class of the responses of the Storage API; ``WHAT`` is its name in errors."""
+    """Base class of Storage API responses; ``WHAT`` names the response in errors."""
 
     __slots__ = ()
     WHAT: ClassVar[str]
@@ -69,7 +69,7 @@ class StorageAnswer:
 
 
 def optional_record_count() -> FieldPlace:
-    """Return the place of a number of rows; -1 on the wire means unknown."""
+    """Return the `FieldPlace` of a row count; -1 on the wire means unknown."""
 
     def read(fields: Fields, key: str) -> int | None:
         count = fields.integer(key, -1)

@@ -1,4 +1,4 @@
-"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5)."""
+"""Blob upload and read requests as values (``docs/protocol.md`` sections 6.1 and 6.5)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class WriteBlobAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Decode a response; `decode_answer` of the request checks the number of references."""
+        """Decode a response; the request's `decode_answer` checks the number of references."""
         fields = parse_answer(body, headers, "response to TableWriteBlob")
         references = _references(fields, "BlobReferences")
         single = fields.optional_text("BlobReference")
@@ -97,10 +97,10 @@ class WriteBlobAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlob(StorageCall):
-    """Upload one blob; the caller sends the body, the unframed bytes.
+    """Request to upload one blob; the caller sends the unframed bytes as the body.
 
-    ``column_id`` is the id of the BLOB leaf in the write schema, not a position. Empty partition
-    values are sent as well.
+    ``column_id`` is the BLOB leaf's id in the write schema, not a position. Empty partition
+    values are not omitted.
     """
 
     ACTION: ClassVar[str] = "TableWriteBlob"
@@ -134,7 +134,7 @@ class WriteBlob(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBlobBatch(StorageCall):
-    """Upload many blobs in one request; the caller sends the body, which is framed."""
+    """Request to upload many blobs at once; the caller sends the framed body."""
 
     ACTION: ClassVar[str] = "TableWriteBlob"
     CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
@@ -161,7 +161,7 @@ def _check_target(received: Received) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBlobs(StorageCall):
-    """Read blobs: the response is unframed for one reference and framed for several.
+    """Request to read blobs: the response is unframed for one reference, framed for several.
 
     ``docs/protocol.md`` section 6.4.
     """

@@ -1,4 +1,4 @@
-"""The parts shared by all Storage API calls: the request value, targets, parameters.
+"""Parts shared by all Storage API calls: the request value, targets, parameters.
 
 ``docs/protocol.md`` sections 1.1 to 1.4. Other modules sign and send the requests.
 """
@@ -38,7 +38,7 @@ class WireRequest:
     """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
 
     ``body`` is ``None`` if the caller streams it (uploads) or if there is none (GET).
-    ``params`` and ``headers`` are sent in their order here.
+    ``params`` and ``headers`` are sent in this order.
     """
 
     method: str
@@ -75,7 +75,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Parameters that every request of a connection has (``docs/protocol.md`` section 1.3)."""
+    """Parameters that a connection adds to every request (``docs/protocol.md`` section 1.3)."""
 
     curr_project: str | None = None
     curr_schema: str | None = None
@@ -83,7 +83,7 @@ class Scope:
 
     @property
     def params(self) -> Pairs:
-        """The parameters to append, in the order of the stock clients."""
+        """The parameters to append, in the stock clients' order."""
         named = (
             ("quotaName", self.quota_name),
             ("curr_project", self.curr_project),
@@ -107,7 +107,7 @@ class StreamingCall(Protocol):
 
 
 class Call(StreamingCall, Protocol[Answer_co]):
-    """A request value with a JSON answer."""
+    """A request value whose response is a JSON document."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> Answer_co:
         """Decode the response of a successful request."""
@@ -153,7 +153,7 @@ def parse_table_target(target: str) -> TableName:
 
 
 def table_name(project: str, schema: str | None, table: str) -> TableName:
-    """Make a table name from the parts that a client sent."""
+    """Create a table name from the parts in a client's request."""
     try:
         return TableName(project=project, schema=schema, table=table)
     except ArgumentError as error:
@@ -176,8 +176,8 @@ def parse_instance_target(target: str) -> tuple[str, str]:
 def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
     """Format ``ds=x/h=1``; raise `ArgumentError` if it would parse as another partition.
 
-    The separator is as in the live tests of the C++ client: ``/`` in write sessions and in
-    the partitions of a read, ``,`` in previews (TestTableWriteFullPartitioned,
+    The separator follows the C++ client's live tests: ``/`` in write sessions and in a read's
+    partitions, ``,`` in previews (TestTableWriteFullPartitioned,
     TestFilterOptionsRequiredPartitions, TestSpecificPartition).
     """
     return separator.join(f"{key}={value}" for key, value in spec.checked())
@@ -210,7 +210,7 @@ def _level(text: str, *, quoted: bool) -> tuple[str, str]:
 
 
 class Params:
-    """The decoded query of a request; the last of equal names wins."""
+    """A request's decoded query parameters; the last one of a repeated name wins."""
 
     __slots__ = ("_values",)
 

@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
-The class is chosen by the code, else by an ``ODPS-nnnnnnn`` number in the text, else by the HTTP
-status. An error has a hint if the user can do something that its message does not say.
+The error code determines the class, else an ``ODPS-nnnnnnn`` number in the text, else the HTTP
+status. A hint is added if the user can do something that the message does not mention.
 """
 
 from __future__ import annotations
@@ -172,15 +172,15 @@ class _Parts(NamedTuple):
 
 
 def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Return the exception for an unsuccessful response; never raises."""
+    """Return the exception for an unsuccessful response; never raise."""
     body = _decoded(body[:MAX_ERROR_BYTES])
     return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
 
 
 def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError | None:
-    """Return the error document that a 2xx response contains in place of rows, or ``None``.
+    """Return the error that a 2xx response contains instead of rows, or ``None``.
 
-    The parameters are those of `decode_error`. Pages of proxies are ignored.
+    The parameters are those of `decode_error`. Proxies' web pages are ignored.
     """
     parts = _parse(_decoded(body[:MAX_ERROR_BYTES]))
     if parts is None:
@@ -194,7 +194,7 @@ def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError 
 def _decoded(body: bytes) -> bytes:
     """Return the first MiB of an error body, decompressed if it begins with a magic number.
 
-    No text begins with these bytes, so the header is not needed. A damaged body is returned as is.
+    No text begins with a magic number, so the header is not needed. Damaged bodies are unchanged.
     """
     try:
         if body[:2] == GZIP_MAGIC:
@@ -249,7 +249,7 @@ def with_advice(message: str, advice: str) -> str:
 
 
 def split_advice(message: str) -> tuple[str, str | None]:
-    """Split a message into the text and the advice at its end."""
+    """Split a message into its text and the advice at its end."""
     found = _ADVICE.search(message)
     return (message, None) if found is None else (message[: found.start()], found[1])
 
@@ -262,7 +262,7 @@ def hint_of_code(code: str | None) -> str | None:
 def is_storage_timeout(code: str | None, message: str) -> bool:
     """Return whether an error means that the service's metadata store timed out.
 
-    The status may be any; the stock clients retry if the text contains "OTSTimeout"
+    Any status is possible; the stock clients retry if the text contains "OTSTimeout"
     (``docs/protocol.md`` section 8.4). A name in the message may contain the word as well, so a
     specific error code takes precedence.
     """
@@ -273,16 +273,16 @@ def is_storage_timeout(code: str | None, message: str) -> bool:
 def is_time_overflow(text: str) -> bool:
     """Return whether a text says that a TIMESTAMP is out of range for nanoseconds.
 
-    Known from one client, without the HTTP status (Apache Doris, pull request 49600):
-    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone stands
-    for any failed read.
+    Reported by one client, without the HTTP status (Apache Doris, pull request 49600):
+    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone
+    denotes any failed read.
     """
     return bool(_TIME_OVERFLOW.search(text))
 
 
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
     if is_time_overflow(f"{code} {message}"):
-        return InvalidRequestError  # a retry would fail again, whatever the status
+        return InvalidRequestError  # a retry would fail again, regardless of the status
     known = STATUS_OF_CODE.get(code or "", status)
     if is_storage_timeout(code, message):
         return ServerFaultError
@@ -305,18 +305,18 @@ def _parse(body: bytes) -> _Parts | None:
         if start == b"<":
             return _parse_xml(body)
     except OdpsNbError:
-        pass  # an error page of a proxy, or a damaged body
+        pass  # a proxy's error page, or a damaged body
     return None
 
 
 def _raw(body: bytes) -> str:
-    """Return the text of a body that is not an error document, without tags and secrets."""
+    """Return the text of a body that is not an error document; remove tags and secrets."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
     return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
-    """Read the service's members, else those that other servers and gateways use."""
+    """Read an error's members as the service names them, else as other servers and gateways do."""
     inner = next((name for name in ("error", "Error") if name in fields), None)
     if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
         fields = fields.inner(inner)
@@ -344,7 +344,7 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # In seconds only: a date needs a clock, which this layer must not use; `client` parses dates.
+    # Parse seconds only: a date needs a clock, which this layer must not use. `client` parses it.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:
@@ -353,12 +353,12 @@ def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) ->
 
 
 def encode_error_json(code: str, message: str, request_id: str) -> bytes:
-    """Write an error of the Storage API (``docs/protocol.md`` section 8.1)."""
+    """Encode a Storage API error (``docs/protocol.md`` section 8.1)."""
     return dump({"Code": code, "Message": message, "RequestId": request_id, "HostId": "localhost"})
 
 
 def encode_error_xml(code: str, message: str, request_id: str) -> bytes:
-    """Write an error of the control plane; clients require all four elements."""
+    """Encode a control plane error; clients require all four elements."""
     parts = (
         element("Code", code),
         element("Message", message),

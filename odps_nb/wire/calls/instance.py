@@ -1,4 +1,4 @@
-"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14)."""
+"""Requests that read a SQL instance's result, as values (``docs/protocol.md`` section 3.14)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
-"""Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
-# Tunnel statuses that the real service is reported to send here as well.
+"""Maximum rows of a result whose tables the caller may not download (vendor's manual)."""
+# The real service reportedly sends these tunnel statuses here, too.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
 
@@ -62,7 +62,7 @@ class InstanceSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInstanceReadSession(StorageCall):
-    """Open a session on a finished instance's result.
+    """Request to open a session on a finished instance's result.
 
     ``enable_limit`` limits the result to `LIMITED_RESULT_ROWS` rows.
     """
@@ -79,7 +79,7 @@ class CreateInstanceReadSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceReadSession(StorageCall):
-    """Get the state of a session on an instance's result (a GET)."""
+    """Request for the state of a session on an instance's result (a GET)."""
 
     ACTION: ClassVar[str] = "InstanceGetReadSession"
     METHOD: ClassVar[str] = "GET"
@@ -94,7 +94,7 @@ class GetInstanceReadSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadInstance(StorageCall):
-    """Open the Arrow stream of rows ``[offset, offset + count)`` of a result.
+    """Request to open the Arrow stream of a result's rows ``[offset, offset + count)``.
 
     ``count`` is ``None`` for all remaining rows. Without a ``session_id``, the service streams the
     rows of the instance's query ``query_id``; their number is not known in advance.

@@ -1,4 +1,4 @@
-"""Read sessions, their rows, and previews as values (``docs/protocol.md`` sections 3 and 4)."""
+"""Requests for read sessions, rows and previews as values (``docs/protocol.md`` sections 3, 4)."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ DEFAULT_BATCH_ROWS = 4096
 MAX_BATCH_ROWS = 20_000
 """Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
-"""Range of ``MaxBatchRawSize``; 0 is allowed, too (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# Below this an expiry is in seconds, above it in milliseconds: no source states the unit, and
-# 10^11 is the year 5138 as seconds and 1973 as milliseconds.
+"""Range of ``MaxBatchRawSize``; 0 is also allowed (C++ client: TestReadOptionsMaxBatchRawSize)."""
+# An expiry below this value is in seconds, above it in milliseconds: no source states the unit,
+# and 10^11 is the year 5138 in seconds and 1973 in milliseconds.
 _MILLISECONDS_FROM = 10**11
 
 
@@ -97,7 +97,7 @@ def _count(fields: Fields, key: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSessionAnswer(StorageAnswer):
-    """A read session: one snapshot, cut into splits.
+    """A read session: one snapshot, divided into splits.
 
     ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes
     have a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes.
@@ -152,7 +152,7 @@ class ReadSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateReadSession(StorageCall):
-    """Create a read session: a snapshot of a table, cut into splits (``TableCreateReadSession``).
+    """Request to create a read session on a table snapshot (``TableCreateReadSession``).
 
     ``split_number`` is bytes per split (Size), rows per split (RowOffset, used only by the
     client) or the number of splits (Parallelism). Empty tuples mean "all".
@@ -204,7 +204,7 @@ class CreateReadSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReadSession(StorageCall):
-    """Get the state of a read session; ``refresh`` extends its expiry."""
+    """Request for the state of a read session; ``refresh`` extends its expiry."""
 
     ACTION: ClassVar[str] = "TableGetReadSession"
     idempotent: ClassVar[bool] = True
@@ -233,7 +233,7 @@ def _take_split(received: Received) -> Split:
 
 
 def _check_format(received: Received) -> None:
-    """Raise for any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    """Raise for any format but Arrow V5, as the older service did (pyodps: v1 live tests)."""
     asked = received.fields.inner("DataFormat")
     for key, known in _FORMAT.items():
         said = asked.text(key, known)
@@ -247,9 +247,9 @@ _ARROW = FieldPlace(lambda draft, _: draft.add("DataFormat", _FORMAT), _check_fo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows(StorageCall):
-    """Open the Arrow stream of one split (``TableRead``).
+    """Request to open the Arrow stream of one split (``TableRead``).
 
-    ``skip_rows``: rows to skip at the start of the split, to resume after a broken stream.
+    ``skip_rows``: rows to skip at the start of the split when resuming after a broken stream.
     ``max_batch_raw_size``: bytes; 0 means no limit. The service rejects more rows per batch than
     `MAX_BATCH_ROWS`, and sizes other than 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
     """
@@ -273,7 +273,7 @@ class ReadRows(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(StorageCall):
-    """Read the first rows of a table, without a session (``TablePreview``).
+    """Request for the first rows of a table, without a session (``TablePreview``).
 
     A ``limit`` of 0 means all rows; with ``None`` the service uses its default, which is not
     documented. Empty ``columns`` means all columns, partition columns last. A partition that does

@@ -1,4 +1,4 @@
-"""Encodes and decodes requests and responses by annotations of their fields.
+"""Encodes and decodes requests and responses by their field annotations.
 
 ``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is encoded and
 decoded: the annotation is the field's place on the wire. Fields are encoded in order. A field with
@@ -37,7 +37,7 @@ from odps_nb.wire.json_fields import Fields, in_request
 
 
 class Draft:
-    """A message being encoded: parameters, headers and members of the JSON body."""
+    """A message being encoded: parameters, headers and JSON body members."""
 
     def __init__(self, api_version: int = 2) -> None:
         self.target, self.api_version = "", api_version
@@ -46,7 +46,7 @@ class Draft:
         self.body: dict[str, Any] = {}
 
     def add(self, path: str, value: object) -> None:
-        """Set a member of the body; a dot in the path separates nested objects."""
+        """Set a body member; a dot in the path separates nested objects."""
         outer, _, name = path.rpartition(".")
         (self.body.setdefault(outer, {}) if outer else self.body)[name] = value
 
@@ -66,7 +66,7 @@ class Received:
 
 
 class FieldPlace(NamedTuple):
-    """The place of a field on the wire: the functions that encode and decode it.
+    """A field's place on the wire: the functions that encode and decode it.
 
     ``take`` returns ``None`` if the value is absent.
     """
@@ -80,7 +80,7 @@ def param(
     read: Callable[[Params, str], Any] = Params.text,
     write: Callable[[Any], str | None] = str,
 ) -> FieldPlace:
-    """Return the place of a parameter; it is omitted if its value or text is ``None``."""
+    """Return the place of a parameter, which is omitted if its value or text is ``None``."""
 
     def put(draft: Draft, value: Any) -> None:
         text = None if value is None else write(value)
@@ -97,7 +97,7 @@ def member(
     *,
     optional: bool = False,
 ) -> FieldPlace:
-    """Return the place of a member of the JSON body; a nested one is ``Outer.Name``.
+    """Return the place of a JSON body member; ``Outer.Name`` denotes a nested one.
 
     ``optional``: omit ``None`` instead of writing ``null``.
     """
@@ -129,7 +129,7 @@ def fixed_param(name: str, value: str) -> FieldPlace:
 
 
 def header(name: str) -> FieldPlace:
-    """Return the place of a header; it is omitted if empty."""
+    """Return the place of a header, which is omitted if empty."""
 
     def put(draft: Draft, value: str | None) -> None:
         if value:
@@ -151,7 +151,7 @@ def _put_table(draft: Draft, value: TableName) -> None:
 
 
 def _instance(part: int) -> FieldPlace:
-    """Return the place of a part of an instance's target: 0 is the project, 1 the instance id."""
+    """Return the place of one part of an instance's target: 0 is the project, 1 the instance id."""
 
     def put(draft: Draft, value: str) -> None:
         draft.target = instance_target(draft.target, value) if part else value
@@ -195,7 +195,7 @@ def partition_param(name: str) -> FieldPlace:
 
 
 def text_or_none(value: str | None) -> str:
-    """Return the text, or an empty one for ``None``."""
+    """Return the text, or an empty string for ``None``."""
     return value or ""
 
 
@@ -218,14 +218,14 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
-    """Return the fields of a request or a response with their places."""
-    names = kind.__init__.__globals__  # annotations refer to names of their module
+    """Return the fields of a request or response, with their places."""
+    names = kind.__init__.__globals__  # annotations use names from their module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))
 
 
 def fill(draft: Draft, value: Any) -> Draft:
-    """Encode all fields of a request or a response."""
+    """Encode all fields of a request or response."""
     kind: Any = type(value)
     for name, places in _places_of(kind):
         for place in places:
@@ -234,7 +234,7 @@ def fill(draft: Draft, value: Any) -> Draft:
 
 
 def read_fields(kind: Any, received: Received) -> Any:
-    """Decode a request or a response from a received message."""
+    """Decode a request or response from a received message."""
     values = {}
     for name, places in _places_of(kind):
         found = (place.take(received) for place in places)
@@ -243,13 +243,13 @@ def read_fields(kind: Any, received: Received) -> Any:
 
 
 class StorageCall:
-    """Base class of the requests of the Storage API."""
+    """Base class of Storage API requests."""
 
     __slots__ = ()
     ACTION: ClassVar[str]
     METHOD: ClassVar[str] = "POST"
     CONTENT_TYPE: ClassVar[str] = JSON_TYPE
-    """Content type of the body; the caller sends bodies other than JSON."""
+    """Content type of the body; the caller itself sends any body that is not JSON."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""

@@ -1,4 +1,4 @@
-"""Write sessions, their streams and rows as values (``docs/protocol.md`` sections 3 and 7)."""
+"""Requests for write sessions, streams and rows as values (``docs/protocol.md`` sections 3, 7)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class WriteSessionAnswer(StorageAnswer):
 class WriteSessionStateAnswer(StorageAnswer):
     """The closed streams of a write session: stream id -> highest closed version.
 
-    A staging id is an opaque string of the service.
+    A staging id is an opaque string that the service creates.
     """
 
     WHAT: ClassVar[str] = "response to TableGetWriteSession"
@@ -107,7 +107,7 @@ class WriteSchemaAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWriteSession(StorageCall):
-    """Begin a transaction on a table, or on the partitions under ``partition``.
+    """Request to begin a transaction on a table, or on the partitions under ``partition``.
 
     ``overwrite`` replaces the target at commit; other clients may send it as text.
     """
@@ -134,7 +134,7 @@ class CreateWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSession(StorageCall):
-    """Get the closed streams of a write session."""
+    """Request for a write session's closed streams."""
 
     ACTION: ClassVar[str] = "TableGetWriteSession"
     idempotent: ClassVar[bool] = True
@@ -162,7 +162,7 @@ def _take_streams(received: Received) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWriteSession(StorageCall):
-    """Commit the named (stream id, version) pairs, or all closed streams."""
+    """Request to commit the named (stream id, version) pairs, or all closed streams."""
 
     ACTION: ClassVar[str] = "TableCommitWriteSession"
     idempotent: ClassVar[bool] = False  # after a lost response, check the session's state
@@ -178,7 +178,7 @@ class CommitWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortWriteSession(StorageCall):
-    """Abort a write session and discard its rows."""
+    """Request to abort a write session and discard its rows."""
 
     ACTION: ClassVar[str] = "TableAbortWriteSession"
     idempotent: ClassVar[bool] = True
@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Get the column ids for a write session; no API version sends a write mode here."""
+    """Request for a write session's column ids; no API version adds a write mode here."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -210,11 +210,11 @@ class GetWriteSchema(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStreamAnswer(StorageAnswer):
-    """A write stream: its schema and its state.
+    """A write stream: its schema and state.
 
-    ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` the number of its
-    rows, ``byte_size`` their bytes; each is ``None`` if the response lacks it. State and row count
-    have two spellings (``docs/protocol.md`` section 3.8).
+    ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` its number of
+    rows, ``byte_size`` their size in bytes; each is ``None`` if the response lacks it. State and
+    row count have two spellings (``docs/protocol.md`` section 3.8).
     """
 
     WHAT: ClassVar[str] = "write stream"
@@ -254,9 +254,9 @@ class WriteStreamAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRowsAnswer(StorageAnswer):
-    """Confirms stored rows; ``row_offset`` is the next offset of an exactly-once stream.
+    """Confirmation of stored rows; ``row_offset`` is the next offset of an exactly-once stream.
 
-    ``staging_id`` is an opaque string of the service. All members may be absent.
+    ``staging_id`` is an opaque string that the service creates. All members may be absent.
     """
 
     WHAT: ClassVar[str] = "response to TableWrite"
@@ -272,7 +272,7 @@ class WriteRowsAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWriteStream(StorageCall):
-    """Open a write stream; a higher version of the same id replaces lower versions.
+    """Request to open a write stream; a higher version of the same id replaces lower versions.
 
     With ``exactly_once``, the response has an access token and each `WriteRows` an offset.
     """
@@ -293,7 +293,7 @@ class CreateWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteStream(StorageCall):
-    """Get the state of a stream; with ``exactly_once``, its next offset and a new access token.
+    """Request for a stream's state; with ``exactly_once``, also its next offset and a new token.
 
     Id and version are in the query, the body, or both: the C++ client sends them only in the body;
     the Java client may send a GET without a body.
@@ -323,7 +323,7 @@ class GetWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseWriteStream(StorageCall):
-    """Close a complete stream. A commit includes closed streams only."""
+    """Request to close a complete stream. A commit includes closed streams only."""
 
     ACTION: ClassVar[str] = "TableCloseWriteStream"
     idempotent: ClassVar[bool] = True
@@ -340,9 +340,9 @@ class CloseWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRows(StorageCall):
-    """Upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
+    """Request to upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
 
-    ``count`` is the number of rows in the body; the service does not check it (live tests of pyodps
+    ``count`` is the number of rows in the body; the service does not check it (pyodps's live tests
     send a different number). ``row_offset`` is their offset in an exactly-once stream.
     """
 
@@ -363,7 +363,7 @@ class WriteRows(StorageCall):
 
     @property
     def idempotent(self) -> bool:
-        """Whether the rows have an offset, by which the server recognises repeats."""
+        """Whether the rows have an offset, which lets the server recognise repeats."""
         return self.row_offset is not None
 
     decode_answer = staticmethod(WriteRowsAnswer.decode)

@@ -1,4 +1,4 @@
-"""Requests and documents of the control plane: tables, projects, SQL instances.
+"""Control plane requests and documents: tables, projects, SQL instances.
 
 ``docs/protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
 ``encode`` and ``decode``. The server calls `decode_control`. Paths are relative to the endpoint
@@ -76,10 +76,10 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 
 
 def decode_control(wire: WireRequest) -> ControlRequest | None:
-    """Decode a control plane request; return ``None`` if it is unknown here.
+    """Decode a control plane request; return ``None`` if this module does not know it.
 
-    ``wire``: has a decoded path relative to the endpoint and decoded parameters; a parameter
-    without ``=`` has an empty value.
+    ``wire``: a request with decoded parameters and a decoded path relative to the endpoint; a
+    parameter without ``=`` has an empty value.
     """
     if wire.path == "/tenants" and wire.method == "GET":
         return GetTenant()

@@ -1,4 +1,4 @@
-"""The parts shared by control plane requests: REST paths, paging, dates.
+"""Parts shared by control plane requests: REST paths, paging, dates.
 
 ``docs/protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
 """
@@ -38,7 +38,7 @@ def rest_request(
     headers: Pairs = (),
     body: bytes | None = None,
 ) -> WireRequest:
-    """Build one REST request; the schema of the object overrides that of the connection."""
+    """Build one REST request; the object's schema overrides the connection's."""
     of_all = Scope(curr_project=scope.curr_project, curr_schema=schema or scope.curr_schema)
     return WireRequest(
         method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body
@@ -46,7 +46,7 @@ def rest_request(
 
 
 def paged(*params: tuple[str, str]) -> Pairs:
-    """Return the parameters of a page without the empty ones."""
+    """Return the non-empty parameters of a page request."""
     return (("expectmarker", "true"), *((key, value) for key, value in params if value))
 
 
@@ -61,5 +61,5 @@ def date_text(seconds: float | None) -> str:
 
 
 def epoch(text: str | None) -> float | None:
-    """Parse a date of an XML element or header; return ``None`` if it is invalid."""
+    """Parse a date in an XML element or header; return ``None`` if it is invalid."""
     return parse_date(text or "")

@@ -1,4 +1,4 @@
-"""The cost estimate of a query: a job with a ``SQLCost`` task returns it and runs nothing.
+"""The cost estimate of a query, returned by a job with a ``SQLCost`` task, which runs nothing.
 
 ``docs/protocol.md`` section 9.3.
 """
@@ -25,13 +25,13 @@ class SqlCost:
     udfs: int | None = None
 
     def encode(self) -> str:
-        """Encode the text of the result."""
+        """Encode the result text."""
         sql = {"Complexity": self.complexity, "Input": self.input_bytes, "UDF": self.udfs}
         return dump({"Cost": {"SQL": sql}}).decode()
 
     @classmethod
     def decode(cls, text: str) -> SqlCost:
-        """Decode the text of the result."""
+        """Decode the result text."""
         cost = parse_object(text.encode(), "estimate").inner("Cost")
         if "SQL" not in cost:
             raise FramingError("the estimate of a query has no Cost.SQL")

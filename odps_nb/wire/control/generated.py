@@ -1,7 +1,7 @@
-"""Expressions that generate partition columns: parses and writes their SQL and JSON.
+"""Parses and formats the SQL and JSON of expressions that generate partition columns.
 
-The table document has the expression as JSON text, a list in post-order: references, constants,
-and calls that take the preceding items (``GenerateExpression`` of the Java and the Go SDK,
+The table document contains the expression as JSON text, a post-order list: references, constants,
+and calls on the preceding items (``GenerateExpression`` of the Java and the Go SDK,
 ``odps/expressions`` of pyodps).
 """
 
@@ -35,7 +35,7 @@ def truncated(source: str, unit: str) -> Generated:
 def parse_generated(text: str) -> Column | None:
     """Parse ``trunc_time(d, 'day') as pt`` of AUTO PARTITIONED BY; ``None`` for anything else.
 
-    A column without a name becomes ``_pt_col_0_``; its type is STRING.
+    An unnamed column becomes ``_pt_col_0_``; its type is STRING.
     """
     found = _TRUNC_TIME.fullmatch(text)
     if found is None:
@@ -58,7 +58,7 @@ def encode_generated(generated: Generated, source: Column | None) -> str:
 
 
 def decode_generated(text: str) -> Generated:
-    """Parse the JSON text; other expressions than ``trunc_time`` keep only their SQL text."""
+    """Parse the JSON text; for expressions other than ``trunc_time``, keep only the SQL text."""
     try:
         items = json.loads(text)
         shown = _shown(items) or text
@@ -75,7 +75,7 @@ def decode_generated(text: str) -> Generated:
 
 
 def _shown(items: list[Any]) -> str:
-    """Return the SQL text of an expression in post-order."""
+    """Return the SQL text of a post-order expression."""
     stack: list[str] = []
     for item in items:
         if (call := item.get("functionCall")) is not None:

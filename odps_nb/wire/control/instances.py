@@ -1,6 +1,6 @@
 """SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
 
-The rows of a result are read with the Storage API (``odps_nb.wire.calls.instance``); the result
+Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result
 document here contains the output of DDL statements and error texts.
 """
 
@@ -50,7 +50,7 @@ _XML_HEADERS = (("Content-Type", XML_TYPE),)
 class TaskResult:
     """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
-    In a text to encode, invalid UTF-8 bytes are surrogates (Python's ``surrogateescape``).
+    Text to encode holds invalid UTF-8 bytes as surrogates (Python's ``surrogateescape``).
     """
 
     name: str = SQL_TASK
@@ -66,7 +66,7 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceResult:
-    """Results of the tasks of an instance; ``status`` is the instance's, if stated."""
+    """Results of an instance's tasks; ``status`` is the instance's status, if known."""
 
     tasks: tuple[TaskResult, ...] = ()
     status: str = ""
@@ -90,7 +90,7 @@ class InstanceResult:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Decode a result document, including Base64 results."""
+        """Decode a result document; its results may be in Base64."""
         return cls._of(parse_answer(body, "result document", root="Instance"))
 
     @classmethod
@@ -124,7 +124,7 @@ def _task_result(task: Element) -> TaskResult:
 
 
 def query_error(task: TaskResult) -> QueryError:
-    """Make the error of a failed task from its text, with the code and hint found in it."""
+    """Create a failed task's error from its text, with the code and hint found in it."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
@@ -145,7 +145,7 @@ class SubmittedInstance:
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers; ``location`` is the URL of the instances."""
+        """Encode the response as body and headers; ``location`` is the instances' URL."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 
@@ -167,7 +167,7 @@ class SubmittedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSql:
-    """Start a SQL job; a repeated ``unique_id`` in a project returns the same instance.
+    """Request to start a SQL job; a repeated ``unique_id`` in a project returns the same instance.
 
     ``estimates``: return a `SqlCost` without running the query.
     """
@@ -219,7 +219,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, including variants of other clients."""
+        """Decode the request, including other clients' variants."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
@@ -269,7 +269,7 @@ class TaskState:
 class InstanceStatus:
     """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` includes failures; the states of the tasks tell whether it succeeded.
+    ``Terminated`` includes failures; the task states show whether it succeeded.
     """
 
     status: str
@@ -335,7 +335,7 @@ class InstanceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfInstance(SafeCall):
-    """Base class of the requests about one instance."""
+    """Base class of requests about one instance."""
 
     QUERY: ClassVar[Pairs] = ()
 
@@ -350,14 +350,14 @@ class _OfInstance(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstance(_OfInstance):
-    """Get the state of an instance."""
+    """Request for an instance's state."""
 
     decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTaskStatus(_OfInstance):
-    """Get the states of an instance's tasks."""
+    """Request for the states of an instance's tasks."""
 
     QUERY: ClassVar[Pairs] = (("taskstatus", ""),)
 
@@ -366,7 +366,7 @@ class GetTaskStatus(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceResult(_OfInstance):
-    """Get the result text of an instance."""
+    """Request for an instance's result text."""
 
     QUERY: ClassVar[Pairs] = (("result", ""),)
 
@@ -375,7 +375,7 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Get the SQL text of an instance, as the stock client does (``?source``)."""
+    """Request for an instance's SQL text, as the stock client sends it (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
@@ -386,7 +386,7 @@ class GetInstanceSource(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelInstance(_OfInstance):
-    """Stop an instance; has no effect if it has already ended."""
+    """Request to stop an instance; has no effect if it has already ended."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -399,4 +399,4 @@ class CancelInstance(_OfInstance):
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Accept the response, which is empty."""
+        """Ignore the response, which is empty."""

@@ -1,4 +1,4 @@
-"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3)."""
+"""Projects, schemas, tenants and the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectInfo:
-    """A project; times are seconds of the epoch."""
+    """A project; times are in epoch seconds."""
 
     name: str
     owner: str = ""
@@ -71,7 +71,7 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetProject(SafeCall):
-    """Get a project."""
+    """Request for a project."""
 
     project: str
 
@@ -91,7 +91,7 @@ class NamePage:
 
     @classmethod
     def decode(cls, body: bytes, *, root: str, item: str) -> NamePage:
-        """Decode a page of ``<root><Marker/><item><Name/>…``, as the stock client reads it."""
+        """Decode a page of ``<root><Marker/><item><Name/>…``, like the stock client."""
         page = parse_answer(body, f"list of {root.lower()}", root=root)
         return cls(
             names=tuple(child_text(one, "Name") for one in page.findall(item)),
@@ -101,7 +101,7 @@ class NamePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListProjects(SafeCall):
-    """Get a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
+    """Request for a page of project names beginning with ``prefix`` (pyodps models/projects.py)."""
 
     prefix: str = ""
     marker: str = ""
@@ -118,7 +118,7 @@ class ListProjects(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSchemas(SafeCall):
-    """Get a page of a project's schemas (pyodps: models/schemas.py)."""
+    """Request for a page of a project's schemas (pyodps: models/schemas.py)."""
 
     project: str
     prefix: str = ""
@@ -156,7 +156,7 @@ class TenantInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTenant(SafeCall):
-    """Get the tenant, as pyodps does at login; odps_nb does not send this request."""
+    """Request for the tenant, which pyodps sends at login and odps_nb never sends."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -165,7 +165,7 @@ class GetTenant(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTunnelEndpoint(SafeCall):
-    """Get the host that serves storage and tunnel calls of a project."""
+    """Request for the host that serves a project's storage and tunnel calls."""
 
     project: str
     quota_name: str | None = None

@@ -1,6 +1,6 @@
 """Documented limits of table definitions, checked by the client and by the embedded service.
 
-For the sources see ``docs/protocol.md`` section 9.6.
+The sources are listed in ``docs/protocol.md`` section 9.6.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_table_name(name: str) -> bool:
 
 
 def is_column_name(name: str) -> bool:
-    """Whether a column of a new table may have this name, back-quoted in SQL.
+    """Whether a new table's column may have this name, back-quoted in SQL.
 
     The manual allows letters and digits; the test ``filterPushDownColumnNames`` of the vendor's
     Spark connector has columns ``44``, ``5列`` and ``'列七'``, with the quotes.
@@ -39,7 +39,7 @@ def is_column_name(name: str) -> bool:
 
 
 def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
-    """Return a message about the first exceeded limit of a definition, or ``None``."""
+    """Return a message about the first limit that a definition exceeds, or ``None``."""
     if len(schema.columns) > MAX_COLUMNS:
         return f"a table has at most {MAX_COLUMNS:,} columns; this one has {len(schema.columns):,}"
     if problem := _generated_problem(schema):
@@ -85,7 +85,7 @@ def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
 
 
 def decimal_settings(schema: TableSchema) -> dict[str, str]:
-    """Return the SQL settings required for the DECIMAL sizes of these columns."""
+    """Return the SQL settings that these columns' DECIMAL sizes require."""
     types = (one for column in schema.columns for one in types_in(column.type))
     sizes = [(one.precision or 0, one.scale or 0) for one in types if isinstance(one, DecimalType)]
     settings = {}

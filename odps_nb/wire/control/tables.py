@@ -25,7 +25,7 @@ from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import Element, child_text, element, parse_answer
 
-# Properties with which the live tests of pyodps create tables with a BLOB (test_e2e_blob.py,
+# pyodps's live tests create BLOB tables with these properties (test_e2e_blob.py,
 # conftest.py).
 BLOB_TABLE_PROPERTIES: Mapping[str, str] = {"table.format.version": "2", "transactional": "true"}
 BLOB_TABLE_SETTINGS: Mapping[str, str] = {
@@ -123,7 +123,7 @@ class TableInfo:
         """Decode a table document; the table name is taken from the request."""
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
-        # a JSON document in a JSON string
+        # this string contains a JSON document
         reserved = parse_object(fields.text("Reserved").encode(), "reserved table properties")
         return cls(
             name=asked,
@@ -189,7 +189,7 @@ def _quoted(partition: PartitionSpec) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTable(SafeCall):
-    """Get the metadata of a table; ``extended`` adds sizes and properties."""
+    """Request for a table's metadata; ``extended`` adds sizes and properties."""
 
     table: TableName
     extended: bool = False
@@ -205,7 +205,7 @@ class GetTable(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePage:
-    """Names of tables; ``marker`` requests the next page and is empty at the end."""
+    """Table names; ``marker`` requests the next page and is empty at the end."""
 
     names: tuple[str, ...] = ()
     marker: str = ""
@@ -238,7 +238,7 @@ def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTables(SafeCall):
-    """Get a page of table names that begin with ``prefix``."""
+    """Request for a page of table names that begin with ``prefix``."""
 
     project: str
     schema: str | None = None
@@ -310,7 +310,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPartition(SafeCall):
-    """Get one partition; the service returns 404 (`NotFoundError`) if it does not exist."""
+    """Request for one partition; the service returns 404 (`NotFoundError`) if it does not exist."""
 
     table: TableName
     partition: PartitionSpec
@@ -326,7 +326,7 @@ class GetPartition(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPage:
-    """One page of the partitions of a table."""
+    """One page of a table's partitions."""
 
     partitions: tuple[PartitionInfo, ...] = ()
     marker: str = ""
@@ -368,7 +368,7 @@ def _number(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPartitions(SafeCall):
-    """Get a page of all partitions, or of those under ``partition``."""
+    """Request for a page of all partitions, or of those under ``partition``."""
 
     table: TableName
     partition: PartitionSpec = field(default_factory=PartitionSpec)
