@@ -16,7 +16,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator to convert together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of strings, arrays and bytes objects after which a chunk of rows ends."""
+"""Total size of strings, arrays and bytes objects, in bytes, at which a chunk of rows ends."""
 
 
 def is_spark(data: Any) -> bool:

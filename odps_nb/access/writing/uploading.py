@@ -1,4 +1,4 @@
-"""Uploads the blobs of chunks and puts their references in the rows.
+"""Uploads the blobs of chunks and puts their references into the rows.
 
 A reference is valid only in its session and stream (``docs/protocol.md`` section 6.5), so an
 existing blob is read and uploaded again.
