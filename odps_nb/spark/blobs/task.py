@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough, because its input columns may be large, too."""
+    """Halve a batch until it is small enough, because even its input columns may be large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -143,7 +143,7 @@ def _rows(
             place = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
-            except OdpsNbError as error:  # from the service, not caused by a row
+            except OdpsNbError as error:  # a service error, not caused by a row
                 error.add_note(f"waiting for {place}")
                 raise
             yield _made(resources.task.fn, record, place)

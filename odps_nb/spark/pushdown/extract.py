@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.scopes import (
     parts_of,
 )
 
-# Arguments allowed in the nodes of a condition; any other may change the meaning.
+# Arguments allowed in a condition's nodes; any other may change the meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
@@ -279,6 +279,6 @@ class _Extractor:
         name = fold(tree.name)
         if self._clause.natural or name in self._clause.shared:
             return None
-        # If an unknown relation has the column, too, Spark rejects the query as ambiguous.
+        # If an unknown relation also has the column, Spark rejects the query as ambiguous.
         having = [one for one in self._clause.all if one.schema and one.schema.find(name)]
         return column if having == [self._own] else None

@@ -199,7 +199,7 @@ def _finished(
 def _status(storage: StorageClient, session: WriteSessionRef) -> str:
     try:
         return fetch_write_status(storage, session)
-    except OdpsNbError:  # show the error of the commit instead
+    except OdpsNbError:  # report the commit's error instead
         return ""
 
 
