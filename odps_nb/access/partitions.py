@@ -1,4 +1,4 @@
-"""Resolves the partitions of a read, and returns details of each partition of a table.
+"""Resolves the partitions of a read, and returns the details of a table's partitions.
 
 ``partitions=`` accepts exact (or partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
 A plan contains only exact specs; ranges and ``latest`` are resolved from the service's list.
@@ -31,7 +31,7 @@ LATEST = "latest"
 """Selects the largest first-level value that has rows, like ``max_pt`` in SQL."""
 
 _INVALID = "InvalidPartitionSpec"
-_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
+_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # split as in `PartitionSpec.of`
 _RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,

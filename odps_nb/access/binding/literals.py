@@ -90,7 +90,7 @@ class Writer:
         try:
             moment = _EPOCH + datetime.timedelta(seconds=seconds)
             there = moment.replace(tzinfo=datetime.UTC).astimezone(zone)
-            shown = there.replace(tzinfo=None, fold=0)  # the text cannot express `fold`
+            shown = there.replace(tzinfo=None, fold=0)  # SQL text cannot express `fold`
             read = shown.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
         except OverflowError:
             raise _outside(instant) from None

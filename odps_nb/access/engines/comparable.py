@@ -37,7 +37,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
-        # The smallest integer of each width is excluded: MaxCompute reserves that of BIGINT.
+        # The smallest integer of each width is excluded: MaxCompute reserves BIGINT's smallest.
         return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)

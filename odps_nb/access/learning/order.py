@@ -25,7 +25,7 @@ _CHUNKS, _ROWS = 0, 1  # salt of each permutation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """The parameters of the row order of a session.
+    """The parameters of a session's row order.
 
     ``chunk_rows`` rows are read as one range; ``window_rows`` rows are permuted together. Without
     ``shuffle``, chunks and rows keep the order of the session.
