@@ -72,7 +72,7 @@ def blob_map(
         What to do with a row whose blob is unknown, damaged or too large, for which `fn` raises,
         or whose values do not fit `schema`. ``"raise"`` ends the job with an error that names the
         row and its reference. ``"null"`` sets its new columns to null. Any other text is the name
-        of an additional string column that holds the error of the row. The job always fails if the
+        of an additional string column that contains the row's error. The job always fails if the
         service does not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.

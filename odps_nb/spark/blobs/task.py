@@ -58,7 +58,7 @@ class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
     ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, a
-    failing row gets nulls, and its error goes to ``error_column``, the last column of ``whole``.
+    failing row's results are null; ``error_column``, the last of ``whole``, has its error.
     """
 
     profile: TaskProfile

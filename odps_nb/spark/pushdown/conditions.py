@@ -64,7 +64,7 @@ class Computed(ColumnValue):
     clocks: tuple[tuple[int, int, str], ...] = ()
 
     def at(self, clock: Mapping[str, str]) -> str:
-        """Return the text with the clock functions replaced by the given values."""
+        """Return the text with the clock functions replaced by the values in ``clock``."""
         pieces, done = [], 0
         for start, end, kind in self.clocks:
             pieces += [self.text[done : start - self.start], clock[kind]]

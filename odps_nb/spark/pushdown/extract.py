@@ -180,7 +180,8 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        It holds for every row for which the expression holds; if ``negated``, for no other row.
+        The condition holds for each row for which the expression holds; if ``negated``, for no
+        other.
         """
         from sqlglot import exp
 

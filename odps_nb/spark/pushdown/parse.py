@@ -243,7 +243,7 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
     found = set()
     for column in query.tree.find_all(exp.Column):
-        parts = column.parts[:-1]  # without the column itself
+        parts = column.parts[:-1]  # the qualifier, without the column itself
         if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
             start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
             if start is not None and end is not None:

@@ -1,4 +1,4 @@
-"""Plans the read of each table of a query: columns, partitions, filter, limit."""
+"""Plans how each table of a query is read: columns, partitions, filter, limit."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def sql(
 ) -> DataFrame:
     """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
-    A name in the query means, in this order: a ``with`` entry of the query, a view or table that
-    Spark knows, a table of the service (``table``, ``project.table``, ``project.schema.table``).
-    Only columns, partitions and rows that the query can use are read; `explain_sql` shows which.
-    No entry is left in Spark's catalog.
+    A name in the query denotes the first match of: a ``with`` entry of the query, a view or table
+    that Spark knows, a table of the service (``table``, ``project.table``,
+    ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
+    `explain_sql` shows which. No entry is left in Spark's catalog.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def _open(
 
 
 def _with_types(read: TableRead) -> TableRead:
-    """Drop columns that Spark has no type for, if all columns are read, as with ``*``."""
+    """If all columns are read (as with ``*``), drop those that Spark has no type for."""
     from odps_nb.spark.tasks.types import columns_for_spark
 
     if set(read.columns) != set(read.schema.names):

@@ -101,7 +101,7 @@ class CommitLog:
             self._tidy(batch - _KEPT)
 
     def path(self, batch: int, kind: str = "json") -> str:
-        """Return the path of a log file of a micro-batch."""
+        """Return the path of a micro-batch's log file."""
         digest = hashlib.sha256()
         for name in ("metadata", f"offsets/{batch}"):
             try:

@@ -155,7 +155,7 @@ class OdpsDataSource(DataSource):
         return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
-        """Return the columns of the option ``columns``; default: all that Spark has a type for."""
+        """Return the columns that option ``columns`` selects; default: all with a Spark type."""
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
         from odps_nb.spark.tasks.types import columns_for_spark, spark_schema

@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return a connection's profile, or the one of a name; for ``None``, the environment's."""
+    """Return a connection's profile or a named one; for ``None``, the environment's."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):

@@ -312,6 +312,6 @@ def _commit(session: WriteSession, done: Sequence[Written]) -> None:
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:
-        if not session.is_over:  # otherwise the error has a note on the outcome
+        if not session.is_over:  # otherwise the error already has a note on the outcome
             error.add_note(f"the write session {session.session_id} was not aborted")
         raise
