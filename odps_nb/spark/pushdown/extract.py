@@ -180,8 +180,7 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        The condition holds for each row for which the expression holds; if ``negated``, for no
-        other.
+        The condition holds wherever the expression holds; if ``negated``, nowhere else.
         """
         from sqlglot import exp
 
