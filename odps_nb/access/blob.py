@@ -1,6 +1,6 @@
 """`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
-A `Blob` is a handle: creating it sends no request; its bytes are verified before they are returned.
+A `Blob` is a handle. Creating it sends no request; its bytes are verified before they are returned.
 ``odps_nb.client.blob.many`` fetches blobs, ``odps_nb.notebook`` displays them.
 """
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _RECEIVE_BUFFER = 128 << 10  # bytes; used when only the head is read
 MAX_PIXELS = 40_000_000
-"""Default maximum number of pixels of a picture to decode; the same as for previews."""
+"""Default maximum number of pixels when decoding a picture; previews have the same limit."""
 MAX_BYTES = 1 << 30
-"""Default maximum bytes of a blob to convert, before and after decompression."""
+"""Default maximum size in bytes of a blob to convert, before and after decompression."""
 _HEAD = 1 << 16  # bytes used to detect the file format
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
-    """Return the reference in a value of a BLOB column (base64 text or bytes) or in a handle."""
+    """Return the reference of a handle or of a BLOB column's value (base64 text or bytes)."""
     if isinstance(value, BlobReference):
         return value
     if isinstance(value, Blob):
@@ -61,7 +61,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 class Blob:
     """Handle of one blob; created by ``odps.blob(reference)``.
 
-    The first use of `size`, `mime_type` or `file_name` costs one small request for all three.
+    The first use of `size`, `mime_type` or `file_name` fetches all three in one small request.
 
     Examples
     --------
@@ -96,12 +96,12 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Number of bytes; one request at the first use unless already known."""
+        """Size in bytes; sends one request at the first use unless already known."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
-        """The media type stated by the uploader; one request at the first use.
+        """The media type stated by the uploader; sends one request at the first use.
 
         Empty if none was stated. Not verified.
         """
@@ -109,7 +109,7 @@ class Blob:
 
     @property
     def file_name(self) -> str:
-        """The file name stated by the uploader; one request at the first use.
+        """The file name stated by the uploader; sends one request at the first use.
 
         Empty if none was stated. Not verified.
         """
@@ -121,7 +121,7 @@ class Blob:
         return self._head
 
     def bytes(self) -> bytes:
-        """Fetch the whole blob into memory; each call is one request.
+        """Fetch the whole blob into memory; each call sends one request.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Blob:
     @overload
     def open(self, *, seek: Literal[True], cache: bool = True) -> SeekableBlob: ...
     def open(self, *, seek: bool = False, cache: bool = True) -> BlobFile | SeekableBlob:
-        """Open the blob as a binary file, verified and in bounded memory; the caller closes it.
+        """Open the blob as a verified binary file, read in bounded memory; the caller closes it.
 
         Parameters
         ----------
@@ -151,9 +151,9 @@ class Blob:
             end fetches the whole blob**: the protocol has no ranges. ``False``: the file is
             forward-only.
         cache
-            With ``seek``: use the disk cache, so that opening a blob again sends no request once it
-            was read completely. The cache folder is readable by the user only; ``blob_cache`` of
-            `odps_nb.connect` sets its size, or ``"off"``.
+            With ``seek``: use the disk cache, so that reopening a completely read blob sends no
+            request. Only the user can read the cache folder; ``blob_cache`` of `odps_nb.connect`
+            sets its size, or disables it (``"off"``).
 
         Raises
         ------
@@ -182,8 +182,8 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is written completely or not created. In a folder it gets a safe form of the blob's
-        name; if that is taken, a number is added, or with ``overwrite`` the file is replaced.
+        The file is written completely or not at all. In a folder, it gets a safe form of the blob's
+        name; if that name is taken, a number is appended, or ``overwrite`` replaces the old file.
 
         Raises
         ------
@@ -206,11 +206,11 @@ class Blob:
     def to_pil(
         self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> Image.Image:
-        """Decode a picture as a ``PIL.Image.Image``; of an animation, the first frame.
+        """Decode a picture, or the first frame of an animation, as a ``PIL.Image.Image``.
 
         The format is detected from the bytes, not from the stated media type. The bytes are decoded
         in a separate process with limited memory and time, so that a malicious file cannot crash
-        this one. Pixel values are not changed; ``info`` has the colour space (``icc_profile``,
+        this one. Pixel values are not changed; ``info`` holds the colour space (``icc_profile``,
         ``gamma``, ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` this costs
         one request, or none if the blob is cached; see `open`.
 
@@ -219,7 +219,7 @@ class Blob:
         max_pixels, max_bytes
             Maximum number of pixels of the picture, and maximum bytes of the blob.
         trusted
-            Decode in this process: faster for many small pictures; only for files you trust.
+            Decode in this process, which is faster for many small pictures; only for trusted files.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class Blob:
         ----------
         encoding
             Name of the encoding. Default: the one that the text declares (byte order mark, XML,
-            HTML, ``coding:``), else UTF-8, else the guess of ``charset-normalizer``.
+            HTML, ``coding:``), else UTF-8, else what ``charset-normalizer`` guesses.
         max_bytes
             Maximum bytes of the blob.
 
@@ -407,7 +407,7 @@ def iter_glances(
 
 
 def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the notebook output of an object, with an error as three lines, no traceback."""
+    """Return an object's notebook output; an error is shown as three lines, not a traceback."""
     try:
         return make()
     except OdpsNbError as error:
@@ -421,12 +421,12 @@ class NewBlob:
     Parameters
     ----------
     data
-        Bytes, a path, a binary file object (read to its end), or a PIL image or NumPy array,
-        encoded in the ``image_format`` of `Table.write`.
+        Bytes, a path, a binary file object (read to its end), or a PIL image or NumPy array, which
+        is encoded in the ``image_format`` of `Table.write`.
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: that of the path. Only API version 3 stores it.
+        File name, e.g. ``cat.png``. Default: the path's name. Only API version 3 stores it.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
-    """Return the names in the table's spelling."""
+    """Check column names and return them in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
             f"columns is the string {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
@@ -66,7 +66,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
 
 
 def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
-    """Return an integer, including NumPy's, as `int`; ``None`` stays ``None``."""
+    """Check a count, e.g. a NumPy integer, and return it as `int`; ``None`` stays ``None``."""
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -80,7 +80,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Return the spec with the table's key names, in the table's order."""
+    """Check a spec and return it with the table's key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
@@ -158,7 +158,7 @@ def check_overwrite(
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
-    """Reject ``03`` for the number 3: not all readers treat both as the same partition."""
+    """Reject spellings such as ``03`` for 3, which some readers treat as another partition."""
     if value is None:
         return
     code = column.type.code

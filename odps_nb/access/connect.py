@@ -44,9 +44,9 @@ def connect(
     source
         Default: environment variables (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
         ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring. A
-        name: that profile in ``~/.config/odps_nb/profiles.toml``. ``"local"``: the embedded service
-        in a child process, which ends with the connection or the interpreter. A `Profile`, or a
-        pyodps ``ODPS`` object: its settings.
+        name selects that profile in ``~/.config/odps_nb/profiles.toml``. ``"local"`` starts the
+        embedded service in a child process, which ends with the connection or the interpreter. A
+        `Profile` or a pyodps ``ODPS`` object supplies its settings.
     root
         With ``"local"``: the folder that stores the tables. Default: a temporary one.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
@@ -54,7 +54,7 @@ def connect(
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
         `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`; or a function that
-        returns the keys as a mapping and is called again before they expire. They replace the
+        returns the keys as a mapping and is called again before they expire. Replaces the
         credentials of ``source``.
     timezone
         Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.
@@ -70,7 +70,7 @@ def connect(
     ConfigError
         A setting is missing or unknown; the hint lists keywords and variables, or profile names.
     MissingDependencyError
-        ``"local"`` needs the extra ``local``, which is not installed.
+        ``"local"`` requires the extra ``local``, which is not installed.
 
     Examples
     --------

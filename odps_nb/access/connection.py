@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """Access the tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
+    """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
     A context manager: `close` closes the sockets and stops an embedded service. Thread-safe; a
-    forked child opens its own sockets. A pickle has no credentials: another process uses those
-    configured there (see ``docs/howto/other-processes.md``).
+    forked child opens its own sockets. A pickle contains no credentials: a process that loads it
+    uses its own (see ``docs/howto/other-processes.md``).
 
     Examples
     --------
@@ -123,11 +123,11 @@ class Connection:
         return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
-        """Return the sorted names of the project's tables, or of those that match ``ord*``."""
+        """Return the project's table names, sorted; ``pattern`` (e.g. ``ord*``) selects some."""
         return list_tables(self._storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
-        """Return the sorted names of the project's schemas; ``pattern`` is as for `tables`.
+        """Return the project's schema names, sorted; ``pattern`` is as for `tables`.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Connection:
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
             ``buckets``: the number of write buckets.
         if_not_exists
-            Leave an existing table unchanged. With rows, use ``create`` of `Table.write`.
+            Leave an existing table unchanged. To write rows, use ``create`` of `Table.write`.
         index, progress
             As for `Table.write`, but ``index=None`` raises if the pandas index has a name.
 
@@ -243,7 +243,7 @@ class Connection:
     # -- blobs -----------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return the handle of a blob from a value of a BLOB column; sends no request."""
+        """Return a blob's handle from a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
         self._storage  # noqa: B018  # raises if the connection is closed
@@ -328,15 +328,15 @@ class Connection:
             One SQL statement, with ``:name`` as the placeholder of a value. It may begin with
             settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and names of tables
-            and columns for ``{name}``. Python, NumPy, pandas, Arrow and polars values are accepted;
-            times keep their nanoseconds. Times with a zone require a connection with a time zone,
-            in which the query then runs. Without ``params`` the query is sent unchanged.
+            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and table and
+            column names for ``{name}``. Python, NumPy, pandas, Arrow and polars values are
+            accepted; times keep their nanoseconds. Times with a zone require a connection with a
+            time zone, in which the query then runs. Without ``params`` the query is sent unchanged.
         settings
-            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; override those in
+            Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override those in
             ``query``.
         wait
-            ``True``: return when the query has succeeded. ``False``: at once; see `Result.wait`.
+            Return only when the query has succeeded. ``False``: return at once; see `Result.wait`.
         timeout
             Maximum seconds to wait. After that, or on an interrupt, the query is cancelled.
         text, char_padding, progress
@@ -391,7 +391,7 @@ class Connection:
         Raises
         ------
         NotFoundError
-            The project has no such instance. Also raised on reading rows if the result has expired.
+            The project has no such instance. Also raised when reading rows of an expired result.
         ArgumentError
             ``instance_id`` is not a valid instance id.
 
@@ -421,13 +421,13 @@ class Connection:
         text = bind_query(query, params, settings, timezone=self.profile.timezone)
         return estimate_sql(self._storage, text, settings=settings)
 
-    # -- life ---------------------------------------------------------------------------------
+    # -- lifecycle ----------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel everything running over this connection, from any thread.
+        """Cancel all running operations of this connection, from any thread.
 
-        Reads, writes, queries and blobs raise `CancelledError` and close their sockets; a write
-        that has not begun its commit is aborted. The connection stays usable.
+        Reads, writes, queries and blob transfers raise `CancelledError` and close their sockets; a
+        write that has not begun its commit is aborted. The connection stays usable.
         """
         if self._client is not None:
             self._client.cancel()

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
-"""Seconds of clock skew from which a warning is shown; the service rejects 900."""
+"""Seconds of clock skew that cause a warning; the service rejects 900 seconds."""
 _TIMEOUT = 10.0
 _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; state ``optional`` means that only some features need it."""
+    """The result of one check; state ``optional`` means that only some features depend on it."""
 
     name: str
     verdict: Verdict

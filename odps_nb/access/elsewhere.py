@@ -1,4 +1,4 @@
-"""Pickles connections without credentials, and reconnects with those of another process.
+"""Pickles connections without credentials; the unpickling process reconnects with its own.
 
 A pickled handle contains an `Address` and never a key or token. Unpickling it in the process that
 pickled it returns the same connection.
@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root`` is the folder of an embedded service and its keys."""
+    """Settings without credentials; ``root`` is an embedded service's folder, with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Address:
 
 
 def remember(connection: Connection) -> None:
-    """Register an open connection by a weak reference, for unpickling."""
+    """Register an open connection, as a weak reference, to be found when unpickling."""
     _OPEN[connection._address.connection_id] = connection
 
 
@@ -51,7 +51,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Return a profile with credentials from an open connection, embedded service or settings."""
+    """Return a profile with the credentials of an open connection, embedded service or settings."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     for connection in reversed(list(_OPEN.values())):

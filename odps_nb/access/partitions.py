@@ -1,7 +1,7 @@
-"""Resolves the partitions of a read, and returns details of each partition of a table.
+"""Resolves the partitions of a read, and returns the details of a table's partitions.
 
-``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``. A
-plan holds only exact specs; ranges and ``latest`` are resolved from the service's list.
+``partitions=`` accepts exact (or partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
+A plan contains only exact specs; ranges and ``latest`` are resolved from the service's list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LATEST = "latest"
 """Selects the largest first-level value that has rows, like ``max_pt`` in SQL."""
 
 _INVALID = "InvalidPartitionSpec"
-_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
+_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # split as in `PartitionSpec.of`
 _RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -146,7 +146,7 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
 def _test(
     wanted: PartitionRange, schema: TableSchema, table: TableName
 ) -> Callable[[Mapping[str, str]], bool]:
-    """Return a test of whether a partition is in a range, after checking names and values."""
+    """Check a range's names and values, and return a test of whether a partition is in it."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
     tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
@@ -193,7 +193,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the largest first-level value with rows, like SQL's ``max_pt``, but by type."""
+    """Return the largest first-level value with rows, like ``max_pt``, but compared by type."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -234,7 +234,7 @@ def _fetched(
 class PartitionDetails:
     """Details of one partition; ``None`` for fields that the service does not report.
 
-    ``partition`` can be passed to ``partitions=``. Times are in UTC; ``modified`` is of the rows.
+    ``partitions=`` accepts ``partition``. Times are in UTC; ``modified`` is when rows last changed.
     """
 
     partition: str

@@ -11,7 +11,7 @@ from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 class Receipt:
     """Result of one commit, created only after the service has confirmed it.
 
-    ``bytes`` is the size of the rows as Arrow before compression, ``blob_bytes`` that of the blobs.
+    ``bytes`` is the rows' size as Arrow before compression, ``blob_bytes`` the blobs' size.
     ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
     write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
     is the number of rows sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is

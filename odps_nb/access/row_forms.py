@@ -71,15 +71,15 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Batches:
-        """Read the rows once, in the current unit of TIMESTAMPs."""
+        """Read the rows once, with TIMESTAMPs in the current unit."""
 
     @abstractmethod
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Return a function that switches to microseconds after an error; called before a read.
+        """Return a function that switches to microseconds after an error; call this before a read.
 
-        The function returns a warning, or ``None`` if already warned, or raises the error.
+        The function returns a warning (``None`` if it was issued before) or raises the error.
         """
 
     @abstractmethod
@@ -88,7 +88,7 @@ class RowForms(ABC):
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a time outside nanoseconds would still change the unit of TIMESTAMPs."""
+        """Whether a time beyond the nanosecond range would still change the TIMESTAMP unit."""
 
     def batches(
         self,
@@ -97,7 +97,7 @@ class RowForms(ABC):
         read_ahead: int | None = None,
         progress: Progress = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory.
+        """Iterate over batches of rows, in order and in bounded memory.
 
         Closing the iterator early stops the read and closes its connections.
 
@@ -129,8 +129,8 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Return an iterator over ``begin()``, calling it again if microseconds are needed.
 
-        Only the first item can trigger the second call. The warning is emitted after the second
-        call has returned an item, since a failed read returned nothing in microseconds.
+        Only the first item can trigger the second call. The warning is issued only after the second
+        call has returned an item: if that read fails, nothing was read in microseconds.
         """
         return _in_reach(begin, self._fall_back(tracker, token))
 
@@ -173,7 +173,7 @@ class RowForms(ABC):
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
-        Types: ``docs/protocol.md`` section 5.1; a BLOB is its reference as text.
+        ``docs/protocol.md`` section 5.1 lists the types; a BLOB is read as its reference (text).
 
         Raises
         ------
@@ -205,14 +205,14 @@ class RowForms(ABC):
         Parameters
         ----------
         decimals
-            Dtype of DECIMAL columns. ``"auto"``: float64 if it holds every value of the column,
-            otherwise exact. ``"exact"``: a dtype that keeps every digit and supports arithmetic.
-            ``"float"``: float64, rounded. Default: ``"auto"``.
+            Dtype of DECIMAL columns. ``"auto"``: float64 if it represents every value of the
+            column, otherwise exact. ``"exact"``: a dtype that keeps every digit and supports
+            arithmetic. ``"float"``: float64, rounded. Default: ``"auto"``.
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
         dtypes
-            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. A value
-            that the conversion would change raises.
+            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. Raises if
+            the conversion would change a value.
 
         Raises
         ------
@@ -356,7 +356,7 @@ def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
 
 @contextmanager
 def _freed_on_error() -> Iterator[None]:
-    """Clear the frames of an error: IPython keeps its traceback, and with it the rows read."""
+    """Clear an error's frames: IPython keeps its traceback, and thus the rows, in memory."""
     try:
         yield
     except BaseException as error:

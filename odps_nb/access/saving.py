@@ -38,7 +38,7 @@ def safe_name(stated: str) -> str:
     The result has no folder, leading dot, control, direction or invisible character, is no device
     name or command option (``-rf``), and has at most 150 bytes; the extension is kept. A name that
     Python or another tool would load, such as ``pandas.py``, gets the prefix ``blob-``, which
-    ``import`` cannot name; an extension that a file manager acts on, such as ``.scf``, gets ``_``.
+    ``import`` cannot name; an extension that a file manager acts on (``.scf``) gets a final ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
     made = "".join(
@@ -114,7 +114,7 @@ class Folder:
 
 
 def _as_one(name: str) -> str:
-    """Return a key under which names that a file system may treat as equal compare equal."""
+    """Return a key that is equal for all names that a file system may treat as equal."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
@@ -136,7 +136,7 @@ def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overw
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # an interrupt may have come before the rename
+    finally:  # an interrupt may have occurred before the rename
         temporary.unlink(missing_ok=True)
 
 

@@ -80,7 +80,7 @@ class Scan(RowForms, ForEngines):
         self._lock, self._running = threading.RLock(), []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without running reads and progress display.
+        """Return the state to pickle, without running reads and the progress display.
 
         An unpickled scan reads the same snapshot if the session was open.
         """
@@ -212,7 +212,7 @@ class Scan(RowForms, ForEngines):
         return [column for column in found if column is not None]
 
     def _with_types(self, what: str) -> Scan:
-        """Return a scan of the same session without the columns of unknown Arrow type."""
+        """Return a scan of the same session without columns whose Arrow type is unknown."""
         schema = self.schema
         kept = columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
         if len(kept) == len(schema):
@@ -296,8 +296,8 @@ class Scan(RowForms, ForEngines):
     ) -> str | None:
         """Open a session in microseconds and return the warning, or raise the given error.
 
-        The unit belongs to the session, so the new session may have a newer snapshot. Unless
-        ``fresh``, the caller may know the old one, so both must report the same counts.
+        Each session has one unit, so a new session is needed, and its snapshot may be newer. Unless
+        ``fresh``, the caller may know the old snapshot, so both must report the same counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already
@@ -391,7 +391,7 @@ class Scan(RowForms, ForEngines):
 
 
 def _alike(one: ReadSession, other: ReadSession) -> bool:
-    """Whether two sessions report the same rows and version, so may share a snapshot."""
+    """Whether two sessions report the same row counts, splits and version."""
     told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
     return bool(told(one) == told(other))
 

@@ -112,7 +112,7 @@ class Result(RowForms):
         return self._instance.instance_id
 
     def status(self) -> str:
-        """Return the state of the query; one request.
+        """Return the query's state; sends one request.
 
         One of ``running``, ``waiting``, ``suspended``, ``success``, ``failed``, ``cancelled``.
         """
@@ -129,7 +129,7 @@ class Result(RowForms):
         return dict(self._instance.settings)
 
     def console_page(self) -> str | None:
-        """Return the URL of the job's page in the web console; one request.
+        """Return the URL of the job's page in the web console; sends one request.
 
         ``None`` if the service has no console.
         """

@@ -132,8 +132,8 @@ class Table(ForEngines):
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the current partitions, in the service's order.
 
-        ``under`` restricts them to a partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``. Raises
-        `ArgumentError` if the table is not partitioned.
+        ``under`` is a partial spec that selects some, e.g. ``ds=2024-01-01`` of ``ds, hour``.
+        Raises `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
@@ -142,7 +142,7 @@ class Table(ForEngines):
         return found
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
-        """Return the row count, size and times of each partition; one request per partition.
+        """Return each partition's row count, size and times; sends one request per partition.
 
         ``under`` and errors are as for `partitions`.
         """
@@ -160,7 +160,7 @@ class Table(ForEngines):
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; one request each time."""
+        """Whether the table, or the given partition, exists now; sends one request each time."""
         storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -194,7 +194,7 @@ class Table(ForEngines):
         Parameters
         ----------
         columns
-            Column names in the order wanted. Default: all columns, partition columns last.
+            Column names in the desired order. Default: all columns, partition columns last.
         where
             A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
             comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
@@ -203,10 +203,10 @@ class Table(ForEngines):
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One partition or a list: ``"ds=2024-01-01"``, with all or only the first levels; a range
-            such as ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the
-            largest value of the first level that has rows. Values are compared by the column's
-            type. Ranges and ``"latest"`` are resolved once, by this call.
+            One or several partitions: a spec of all or only the first levels, ``"ds=2024-01-01"``;
+            a range such as ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or
+            ``"latest"``, the largest first-level value that has rows. Values are compared by the
+            column's type. Ranges and ``"latest"`` are resolved once, by this call.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -223,7 +223,7 @@ class Table(ForEngines):
             including nested text (``docs/types-and-times.md``).
         char_padding
             Keep the trailing spaces with which the service pads CHAR(n). By default they are
-            stripped, also in nested values, so that ``df[df.c == "ab"]`` finds rows.
+            stripped, even in nested values, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
             Maximum bytes of Arrow data. A larger result raises a `LimitExceededError`.
         progress
@@ -238,8 +238,8 @@ class Table(ForEngines):
             Return every change of a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since`` as there: the session may skip rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the
+            ``columns``, ``where`` and ``since`` with which it was opened: it may skip rows.
 
         Raises
         ------
@@ -358,7 +358,7 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of a column's blobs; the bytes are fetched when used.
+        """Return handles of a column's blobs; their bytes are fetched on use.
 
         Parameters
         ----------
@@ -375,7 +375,7 @@ class Table(ForEngines):
         Raises
         ------
         NotFoundError
-            The table has no such BLOB column; the hint lists those it has.
+            The table has no such BLOB column; the hint lists its BLOB columns.
 
         Examples
         --------
@@ -411,7 +411,7 @@ class Table(ForEngines):
         Parameters
         ----------
         data
-            A DataFrame of pandas, polars (also lazy) or Spark; an Arrow table, batch or reader
+            A pandas, polars (eager or lazy) or Spark DataFrame; an Arrow table, batch or reader
             (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or an
             iterator of rows or tables, which is streamed in bounded memory. Rows are dicts,
             dataclasses, named tuples, or tuples and lists in the table's column order. Columns are
@@ -419,9 +419,9 @@ class Table(ForEngines):
             ``bytes``, a ``pathlib.Path`` (file name and type are stored), a PIL image, a NumPy
             array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
-            The partition to write to, created if missing. Values of partition columns not given
-            here come from the data, or are computed if the table is auto-partitioned
-            (``trunc_time`` of a column, in UTC).
+            The partition to write to, created if missing. Values of the other partition columns
+            come from the data, or are computed if the table is auto-partitioned (``trunc_time`` of
+            a column, in UTC).
         overwrite
             ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
             ``"partitions"``: replace each partition that receives rows and keep the others.
@@ -429,9 +429,9 @@ class Table(ForEngines):
             Partitions without new rows are dropped after the commit, one statement each; if a
             statement fails, its partition stays.
         workers
-            Number of streams to write concurrently. Default: chosen by size.
+            Number of streams to write concurrently. Default: depends on the data size.
         compression
-            ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
+            Compression of the Arrow stream: ``"zstd"`` or ``"lz4"``. Default: none.
         image_format
             Format of images and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
             ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
@@ -459,7 +459,7 @@ class Table(ForEngines):
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit; the error lists all of them, with rows.
+            Columns, types or values do not fit; the error lists them all, with row numbers.
         NotFoundError
             The table does not exist, and ``create`` is not set.
 
@@ -596,8 +596,8 @@ class Table(ForEngines):
     ) -> Uploader:
         """Return a file picker for a notebook that writes the chosen files as rows.
 
-        The browser uploads pieces of 1 MiB to a temporary folder of the kernel while no cell runs;
-        then all files are written in one commit. After an error no rows are written.
+        The browser uploads the files in pieces of 1 MiB to a temporary folder of the kernel while
+        no cell runs; then all files are written in one commit. After an error no rows are written.
 
         Parameters
         ----------
@@ -609,7 +609,7 @@ class Table(ForEngines):
         Returns
         -------
         Uploader
-            Displayed as the last expression of a cell; ``receipt`` is that of the last commit.
+            Displayed as the last expression of a cell; ``receipt`` is the last commit's receipt.
         """
         from odps_nb.notebook.upload.uploader import Uploader
 
@@ -693,7 +693,7 @@ class Table(ForEngines):
         Parameters
         ----------
         data, partition, index, compression, decimals, text, progress
-            As for `write`. Columns missing from the data become null, also in existing rows.
+            As for `write`. Columns missing from the data become null, even in existing rows.
         deleted
             Name of a boolean column of the data that the table does not have: rows where it is true
             are deleted by their key, in the same commit.
@@ -741,9 +741,9 @@ class Table(ForEngines):
         Parameters
         ----------
         data
-            As for `write`; only the key columns are used, and the partition columns not in
-            ``partition``. Rows without names, such as tuples, hold these values in this order. For
-            a key of one column, a list, an array or a Series of its values is also accepted.
+            As for `write`. Only the key columns and the partition columns not in ``partition`` are
+            used; rows without names, such as tuples, hold these values in this order. For a key of
+            one column, a list, an array or a Series of its values is also accepted.
         partition, index, compression, text, progress
             As for `write`.
 
@@ -793,7 +793,7 @@ class Table(ForEngines):
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
-        """Drop one partition and its rows; all partition levels must be given.
+        """Drop one partition and its rows; the spec must name all partition levels.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
 from odps_nb.errors import ArgumentError
 
 Target = Literal["sql", "where", "spark"]
-"""Parser of the text: the service's SQL, the grammar of ``where=``, or Spark SQL."""
+"""Language of the text: the service's SQL, ``where=`` conditions, or Spark SQL."""
 
 _LONG = 2**63
 # Maximum DECIMAL digits for each target; SQL needs a setting for more than 38.
@@ -33,7 +33,7 @@ def literal(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formats values for one target, which parses times without a zone in ``timezone``."""
+    """Formatter for one target, which interprets times without a zone in ``timezone``."""
 
     target: Target = "sql"
     timezone: str | None = None
@@ -58,7 +58,7 @@ class Writer:
         if not values:
             raise ArgumentError(
                 "an empty list cannot be bound",
-                # No literal is equivalent: "in (null)" and "not in (null)" both match no row.
+                # SQL has no empty list: "in (null)" and "not in (null)" both match no row.
                 hint="test for an empty list first: in () is not valid SQL",
             )
         return "(" + ", ".join(map(self.literal, values)) + ")"
@@ -83,14 +83,14 @@ class Writer:
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Return the local time of an instant; ``None`` if parsing it gives another instant."""
+        """Return an instant's local time; ``None`` if the target would parse it differently."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)
         try:
             moment = _EPOCH + datetime.timedelta(seconds=seconds)
             there = moment.replace(tzinfo=datetime.UTC).astimezone(zone)
-            shown = there.replace(tzinfo=None, fold=0)  # the text cannot express `fold`
+            shown = there.replace(tzinfo=None, fold=0)  # SQL text cannot express `fold`
             read = shown.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
         except OverflowError:
             raise _outside(instant) from None
@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # also bounds the length of the text below
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # also limits the length of the text below
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):

@@ -50,9 +50,9 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    ``source`` is the start of the error message for an unknown name. A time with a zone is written
-    as local time in ``timezone``, in which the target parses it. Without ``timezone``, ``where=``
-    and Spark get an instant in UTC, and SQL, which has no such literal, raises.
+    The error for an unknown name begins with ``source``. A time with a zone is written as local
+    time in ``timezone``, the target's time zone. Without ``timezone``, it becomes a UTC instant for
+    ``where=`` and Spark, and an error for SQL, which has no such literal.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -103,7 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Return a query with ``params`` bound, in the time zone of its settings or the connection."""
+    """Return a query with ``params`` bound, using the time zone of its settings or connection."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -119,12 +119,12 @@ def bind_query(
 
 @dataclass(slots=True)
 class _Place:
-    """Context of the next placeholder: the token before it, and before each open parenthesis."""
+    """Context of the next placeholder: the tokens before it and before each open parenthesis."""
 
     last: str = ""
     opened: list[str] = field(default_factory=list)
     nested: int = 0
-    """Number of open ``<`` of a type such as ``struct<a:int>``."""
+    """Number of unclosed ``<`` in a type such as ``struct<a:int>``."""
 
     @property
     def is_member(self) -> bool:
@@ -147,7 +147,7 @@ class _Place:
         self.last = "not in" if token == "in" and self.last == "not" else token
 
     def write(self, value: PlainValue, writer: Writer, rest: str) -> str:
-        """Format a value for this place; ``rest`` is the text after the placeholder."""
+        """Format a value for this context; ``rest`` is the text after the placeholder."""
         before, is_inside = self._list_before(rest)
         values = value if isinstance(value, list) else [value]
         if before == "not in" and any(one is None for one in values):
@@ -167,7 +167,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return ``in`` or ``not in`` if a list is allowed, and whether it has parentheses."""
+        """Return the ``in`` or ``not in`` that a list may follow, and whether in parentheses."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -1,7 +1,7 @@
 """Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
 
-Times keep their nanoseconds; a subclass of ``str``, ``int`` or ``date`` becomes its base value,
-whatever its ``__str__`` returns. Libraries that are not loaded are not imported.
+Times keep their nanoseconds. A value of a subclass of ``str``, ``int`` or ``date`` is converted to
+the base type, whatever its ``__str__`` returns. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError
 
-# For a longer IN list, users write a table and join it.
+# Maximum length of an IN list; for a longer one, users write a table and join it.
 MAX_VALUES = 10_000
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TICK = datetime.timedelta(microseconds=1)
-# Units of NumPy and Arrow: nanoseconds per unit, or units per nanosecond.
+# Time units of NumPy and Arrow: nanoseconds per unit, or units per nanosecond.
 _LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 _LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
 _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Return the plain value, or for an array, an index, a Series or a list the list of values.
+    """Return the plain value; for an array, index, Series or list, return a list of plain values.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values of a Series
     of any dtype but float. A float NaN stays a float.
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Return a duration, a date for units of a day or longer, or otherwise a time."""
+    """Return a duration, a date (for units of a day or longer) or a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -193,7 +193,7 @@ def _of_polars(value: object) -> object:
     polars = sys.modules.get("polars")
     if polars is None or not isinstance(value, polars.Series):
         return _UNKNOWN
-    # Only Arrow keeps polars' nanoseconds; only polars itself reads its Object columns.
+    # Only the Arrow conversion keeps nanoseconds, and only polars itself reads Object columns.
     return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
 
 
@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Return the base value, calling only methods of the base type."""
+    """Convert to the base type, calling only methods of that type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

@@ -62,7 +62,7 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return the caption of a tile: the row of its blob, or its position in this column."""
+        """Return a tile's caption: its blob's row, or its position in this column."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property
@@ -74,14 +74,14 @@ class BlobColumn(Sequence[Blob]):
     def selected(self) -> pd.Series[Any]:
         """The references of the blobs selected in the gallery, indexed by their rows.
 
-        If the rows have no index, as with ``table.blobs``, the index is the position in this
-        column. ``df.loc[found.index]`` are the rows, ``found.odps.save(folder)`` saves the blobs.
+        Without an index, as with ``table.blobs``, these are positions in this column. With ``found
+        = blobs.selected``, use ``df.loc[found.index]`` or ``found.odps.save(folder)``.
         """
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
 
     def close(self) -> None:
-        """Close the gallery and clear `selected`; its static output stays. Idempotent.
+        """Close the gallery and clear `selected`, leaving its static output. Idempotent.
 
         Displaying the column again creates a new gallery.
         """
@@ -108,7 +108,7 @@ class BlobColumn(Sequence[Blob]):
         Parameters
         ----------
         compression
-            ``"zstd"`` or ``"lz4"`` during transfer. Default: none.
+            Compression during transfer: ``"zstd"`` or ``"lz4"``. Default: none.
         progress
             As for `Table.read`.
 
@@ -136,7 +136,7 @@ class BlobColumn(Sequence[Blob]):
         Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
         ``mime_type``, ``file_name``, ``reference`` and its ``positions`` in the column. Advancing
         the iterator closes the file, and skips and verifies its unread bytes. The following blobs
-        are fetched ahead. Parameters and errors are those of `fetch`.
+        are fetched ahead. Parameters and errors are as for `fetch`.
 
         Examples
         --------
@@ -170,7 +170,7 @@ class BlobColumn(Sequence[Blob]):
         folder
             An existing folder; no file is created outside it.
         file_name
-            Called with the position of the blob and a `BlobHead` (``size``, ``mime_type``,
+            Function called with the blob's position and its `BlobHead` (``size``, ``mime_type``,
             ``file_name``); returns a file name, or ``None`` to use the stated one. Names are made
             safe as in `Blob.save`, and numbered (``-2``) if taken, ignoring case.
         overwrite
@@ -248,7 +248,7 @@ class BlobColumn(Sequence[Blob]):
             from odps_nb.notebook.gallery.view import Gallery
 
             self._gallery = Gallery(self, summary=self.summary)
-        self._gallery._ipython_display_()  # outside a notebook: NotImplementedError
+        self._gallery._ipython_display_()  # raises NotImplementedError outside a notebook
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         from odps_nb.notebook.gallery.page import mimebundle

@@ -74,7 +74,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetches the blobs of columns; a pickle has the known heads and no credentials."""
+    """Fetcher of the blobs in columns; its pickle contains cached heads, but no credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -104,7 +104,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; cancels requests after ``seconds``."""
+        """Return each blob's head (``None`` for a null), cancelling requests after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -135,7 +135,7 @@ class FrameBlobs:
     def save(
         self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
     ) -> list[Path | None]:
-        """Save the blobs; the path of a null is ``None``. See `BlobColumn.save`."""
+        """Save the blobs and return their paths, ``None`` for a null. See `BlobColumn.save`."""
         given = dict(options)
         fetch = self._options(given.pop("compression", None), given.pop("progress", None))
         return save_blobs(fetch, References(references), folder, **given)
@@ -257,7 +257,7 @@ def column_of_frame(
 
 
 def _column_names(frame: Any) -> list[Any]:
-    names = getattr(frame, "column_names", None)  # Arrow; pandas and polars have ``columns``
+    names = getattr(frame, "column_names", None)  # of Arrow; pandas and polars have ``columns``
     found = names if names is not None else getattr(frame, "columns", None)
     if found is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
@@ -284,7 +284,7 @@ def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
 
 
 MAX_COUNTED = 10_000
-"""Maximum number of rows in which all references are counted for the summary."""
+"""Maximum number of rows for which the summary counts all references."""
 
 
 def gather_blobs(
@@ -322,7 +322,7 @@ def gather_blobs(
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
     """Return text such as ``first 24 of 47 blobs``; empty if ``limit`` is not reached."""
     first = f"first {count_of(limit, 'blob')}"
-    if searched:  # reading on could take long
+    if searched:  # finding more could take long
         return first
     if next(rest, None) is None:
         return ""

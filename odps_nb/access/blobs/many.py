@@ -43,7 +43,7 @@ class Fetch:
 
 
 class References:
-    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`."""
+    """References from a list, a pandas or Arrow column, or a `BlobColumn`."""
 
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}

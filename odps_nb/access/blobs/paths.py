@@ -32,7 +32,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the BLOB leaf at a path, or the only leaf of a column or (``None``) of the table."""
+    """Return the BLOB leaf at a path; for a column or (``None``) the table, its only leaf."""
     known = [path for column in schema.columns for path in blob_paths(column)]
     if text is None:
         return _only(known, table)
@@ -66,7 +66,7 @@ def _only(known: list[BlobPath], table: TableName) -> BlobPath:
 
 
 def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
-    """Iterate over the leaves of a cell, in order; ``path`` starts below the column."""
+    """Iterate over a cell's leaves, in order; ``path`` is relative to the column."""
     if value is None:
         return
     if not path:

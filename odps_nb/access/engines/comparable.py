@@ -9,7 +9,7 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # limit, as the request lists each partition
+MAX_PARTITIONS = 1000  # limit, because the request lists each partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
@@ -37,7 +37,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
-        # The smallest integer of each width is excluded: MaxCompute reserves that of BIGINT.
+        # The smallest integer of each width is excluded: MaxCompute reserves BIGINT's smallest.
         return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
@@ -88,7 +88,7 @@ def may_be_null_tested(column: Column) -> bool:
 
 def partition_value(column: Column, text: str) -> Value | None:
     """Parse a partition value as its column's type; ``None`` if its meaning is ambiguous."""
-    if text.startswith("__"):  # a service may write null like this
+    if text.startswith("__"):  # may denote null
         return None
     if column.type == PrimitiveType(TypeCode.STRING):
         return text

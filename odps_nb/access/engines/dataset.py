@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
-READ_AHEAD = 64 * 2**20  # an engine may stop after a few rows without notice
+READ_AHEAD = 64 * 2**20  # bytes; small, as an engine may stop after a few rows
 _NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
@@ -60,7 +60,7 @@ def open_dataset(scan: Scan) -> TableDataset:
 
 
 def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
-    """Return a method that raises, for a pyarrow method that a table cannot support."""
+    """Return a method that raises, in place of a pyarrow method that a table cannot support."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise StateError(f"a dataset of a table does not support {what}", hint=hint)
@@ -75,7 +75,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     prunes by part of the filter; the client applies the whole filter to the rows it receives. Rows
     are streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
 
-    TIMESTAMPs are nanoseconds in its schema. If a time does not fit, `to_table`, `head` and `take`
+    Its schema has TIMESTAMPs in nanoseconds. If a time does not fit, `to_table`, `head` and `take`
     return microseconds with an `OdpsNbWarning`; streams, which DuckDB and polars read, raise: use
     ``read(timestamp_unit="us").dataset()``.
 
@@ -118,7 +118,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
         columns
             List of names, or dict of names and expressions. Default: all columns.
         filter
-            Condition on columns of the dataset.
+            Condition on the dataset's columns.
         batch_size
             Maximum rows per batch. Other pyarrow options are ignored.
         """
@@ -148,7 +148,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     # -- inside -------------------------------------------------------------------------------
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
-        """Return the dataset's columns, with the plan's TIMESTAMP unit or the given one."""
+        """Return the dataset's Arrow schema, with TIMESTAMPs in ``unit`` or the plan's unit."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
         binary, zone = (
             self._plan.text.mode is TextMode.BINARY,
@@ -169,7 +169,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _check(
         self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
     ) -> pa.Schema:
-        """Return the columns of a result; raise before sending if Arrow rejects the query."""
+        """Return a result's columns; raise before any request if Arrow rejects the query."""
         schema = self.schema if schema is None else schema
         checked = ds.Scanner.from_batches([], schema=schema, columns=columns, filter=filter)
         return checked.projected_schema
@@ -177,7 +177,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _row_filter(
         self, filter: pc.Expression | None
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-        """Return a function that filters batches instead of Arrow; ``None`` here."""
+        """Return a function that filters batches in place of Arrow, or ``None`` (as here)."""
         return None
 
     def _query(
@@ -265,7 +265,7 @@ class TableScanner:
         return self._collected(self._columns, collect, limit=num_rows)
 
     def take(self, indices: Any) -> pa.Table:
-        """Return rows by number; all rows up to the last of them are read."""
+        """Return rows by number, reading all rows up to the highest number."""
         wanted = pa.array(indices, pa.int64())
         return self.head((pc.max(wanted).as_py() or 0) + 1).take(wanted)
 
@@ -300,7 +300,7 @@ class TableScanner:
 
         def of_unit(batches: Generator[pa.RecordBatch, None, None]) -> T:
             with closing(self._parts(self._in_unit(scan, batches), columns)) as parts:
-                first = list(islice(parts, 1))  # the first rows decide the unit of the session
+                first = list(islice(parts, 1))  # the first rows decide the session's unit
                 schema = dataset._arrow_schema(scan._opened().timestamp_unit)
                 return collect(chain(first, parts), dataset._check(columns, filter, schema))
 
@@ -309,7 +309,7 @@ class TableScanner:
     def _in_unit(
         self, scan: Scan, batches: Generator[pa.RecordBatch, None, None]
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches in the dataset's types and the session's unit."""
+        """Yield the batches with the dataset's types and the session's time unit."""
         schema = None
         with closing(batches):
             for batch in batches:
@@ -334,7 +334,7 @@ def _grouped(
 ) -> Generator[list[pa.RecordBatch], None, None]:
     """Yield the first batch alone, then groups of 2, 4, … batches of at most `GROUP_BYTES`.
 
-    Grouping reduces the calls of Arrow's scanner, which are costly for a selective filter.
+    Grouping saves calls to Arrow's scanner, which are costly for a selective filter.
     """
     with closing(batches):
         group: list[pa.RecordBatch] = []
@@ -352,7 +352,7 @@ def _grouped(
 def _selected(
     group: list[pa.RecordBatch], columns: Projection, filter: pc.Expression | None
 ) -> pa.Table:
-    """Apply filter and projection to some batches with Arrow's scanner."""
+    """Filter and project some batches with Arrow's scanner."""
     scanner = ds.Scanner.from_batches(
         group, schema=group[0].schema, columns=columns, filter=filter, use_threads=False
     )

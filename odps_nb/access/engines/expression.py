@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builders of one expression library for leaves and for tests that are methods."""
+    """One library's expression builders; ``methods`` maps tests to methods of expressions."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]

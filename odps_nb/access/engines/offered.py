@@ -25,7 +25,7 @@ class ForEngines:
 
     @abstractmethod
     def _whole(self) -> Scan:
-        """Return the scan of the rows."""
+        """Return the scan that reads the rows."""
 
     def dataset(self) -> TableDataset:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others can query.

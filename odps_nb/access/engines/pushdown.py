@@ -52,8 +52,8 @@ def plan_query(
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can match.
 
-    ``base`` is the read behind the dataset, ``columns`` includes those of the filter;
-    ``list_partitions`` is called once if the filter uses partition columns.
+    ``base`` is the dataset's own read; ``columns`` includes the filter's columns.
+    ``list_partitions`` is called once, if the filter uses partition columns.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -154,7 +154,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add the conditions that can be pushed down, except those only on ``decided`` columns."""
+    """Add conditions that can be pushed down, except those that use only ``decided`` columns."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(

@@ -1,6 +1,6 @@
-"""`Epochs`: the samples of a source, epoch by epoch, and their saved state.
+"""`Epochs`: iterates over a source's samples, epoch by epoch, and saves its position.
 
-A *shard* is the part that one worker of one rank reads; a state has its number of returned rows.
+A *shard* is the part that one worker of one rank reads; a state counts its returned rows.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _AFRESH = "omit the state to begin a new epoch"
 
 
 class Epochs:
-    """Iterates over the samples of one rank, epoch by epoch.
+    """The samples of one rank, epoch by epoch.
 
-    Can be pickled, without access keys; see `RowSource`. With ``even`` all shards have the same
-    number of rows; the remainder, different rows in each epoch, is dropped.
+    It can be pickled, without access keys; see `RowSource`. With ``even``, all shards have the same
+    number of rows; the remaining rows, different ones in each epoch, are dropped.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Epochs:
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard read in this process, its returned rows, and the number of workers."""
+        """The shard read in this process, how many rows it returned, and the number of workers."""
 
     @property
     def begins(self) -> dict[int, int]:
@@ -68,7 +68,7 @@ class Epochs:
         return dict(self._begins)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the order; keep a loaded state of the same epoch."""
+        """Set the epoch, which determines the row order, and keep a loaded state of that epoch."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
         if wanted >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
@@ -81,14 +81,14 @@ class Epochs:
         self._begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
-        """Return the number of rows of a worker in an epoch; ``None`` with a condition."""
+        """Return how many rows a worker reads in an epoch; ``None`` if there is a condition."""
         if self.source.filter is not None:
             return None
         low, high = self._slice(self._shard(worker, workers), workers)
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Iterate over a worker's samples from the loaded state on, and clear that state."""
+        """Iterate over a worker's samples, starting at the loaded state, and clear that state."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
         # A DataLoader polls workers in turn, so the first one continues after the saved batch.
@@ -121,7 +121,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the returned rows per shard, and the next worker."""
+        """Return a state as JSON values: the rows returned per shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,
@@ -145,7 +145,7 @@ class Epochs:
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
         """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
-        In the process with the connection, the state's session is reused unless it has expired.
+        In the connection's own process, the state's session is reused unless it has expired.
         Otherwise the rows come from this object's session. ``workers`` is ``None`` if unknown.
         """
         saved = _Saved.parse(state)
@@ -171,7 +171,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return the rows of the state's session, or of a new session with unchanged rows."""
+        """Return a source for the state's session, or for a new session with unchanged rows."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id

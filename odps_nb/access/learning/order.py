@@ -1,8 +1,8 @@
 """Computes the row order of an epoch as a pure function of seed, epoch and row numbers.
 
-*Chunks*, ranges of consecutive rows, are put in a random order: the sequence of the epoch. Each
-shard gets a slice of the sequence, cuts it into *windows*, and permutes the rows of each window.
-Any position can be computed without those before it.
+*Chunks* (ranges of consecutive rows) in random order form an epoch's *sequence*. Each shard gets a
+slice of the sequence, cuts it into *windows*, and permutes the rows of each window. Any position
+can be computed without computing those before it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _CHUNKS, _ROWS = 0, 1  # salt of each permutation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochOrder:
-    """The parameters of the row order of a session.
+    """The parameters of a session's row order.
 
-    A chunk of ``chunk_rows`` is read as one range; then ``window_rows`` are permuted together.
-    Without ``shuffle``, chunks and rows keep the order of the session.
+    ``chunk_rows`` rows are read as one range; ``window_rows`` rows are permuted together. Without
+    ``shuffle``, chunks and rows keep the order of the session.
     """
 
     rows: int
@@ -48,7 +48,7 @@ class EpochOrder:
             )
 
     def chunks(self, *, epoch: int, low: int, high: int) -> Iterator[RowRangeSplit]:
-        """Iterate over the rows ``[low, high)`` of the sequence of an epoch, as ranges to read."""
+        """Iterate over rows ``[low, high)`` of an epoch's sequence, as ranges to read."""
         count = -(-self.rows // self.chunk_rows)
         order = self._drawn(count, _CHUNKS, epoch) if self.shuffle else np.arange(count)
         sizes = np.full(count, self.chunk_rows, np.int64)

@@ -32,7 +32,7 @@ STEP = 1024
 
 @dataclass(frozen=True, slots=True)
 class AsRows:
-    """Makes a dict of Python values per row."""
+    """Sample maker: one dict of Python values per row."""
 
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
@@ -46,14 +46,14 @@ class AsRows:
 
 @dataclass(frozen=True, slots=True)
 class AsBatches:
-    """Makes a dict of arrays per ``size`` rows; the last batch may be smaller."""
+    """Sample maker: one dict of arrays per ``size`` rows; the last batch may be smaller."""
 
     size: int
 
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over batches; a batch may have rows of several windows."""
+        """Iterate over batches; a batch may contain rows of several windows."""
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:
@@ -73,7 +73,7 @@ class AsBatches:
 
 @dataclass(frozen=True, slots=True)
 class WithBlobs:
-    """Makes a dict per row, with the verified bytes of a blob or the result of ``decode``."""
+    """Sample maker: one dict per row, with a blob's verified bytes or the result of ``decode``."""
 
     column: str
     decode: Callable[[bytes], Any] | None
@@ -121,7 +121,7 @@ Samples = AsRows | AsBatches | WithBlobs
 
 
 def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
-    """Return the name of the BLOB column; for ``None``, that of the only one."""
+    """Return the BLOB column's name; for ``None``, the name of the only BLOB column."""
     path = find_blob_path(text, schema, table)
     if len(path) > 1:
         raise ArgumentError(

@@ -32,10 +32,10 @@ GROUP = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(SessionTask):
-    """Reads rows of a session by number in any process; pickled without access keys.
+    """Reader of a session's rows by number, in any process; pickled without access keys.
 
     ``filter`` is applied by the client, so row numbers do not depend on it. ``read_ahead`` is the
-    maximum number of bytes to buffer. Without ``partitions`` the session has the whole table.
+    maximum number of bytes to buffer. Without ``partitions``, the session covers the whole table.
     """
 
     read_ahead: int
@@ -54,7 +54,7 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)`` from row ``at`` on, with their positions."""
+        """Iterate over the windows of ``[low, high)``, with positions, starting at row ``at``."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
@@ -79,7 +79,7 @@ class RowSource(SessionTask):
     def _arriving(
         self, storage: StorageClient, chunks: Iterator[RowRangeSplit]
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows of chunks in order, reading some chunks at a time."""
+        """Iterate over the chunks' rows in order, reading several chunks at a time."""
         while some := tuple(islice(chunks, GROUP)):
             count = sum(chunk.count for chunk in some)
             part = replace(self.session, splits=some, row_count=count, estimated_size=None)
@@ -107,7 +107,7 @@ def _cut(
 
 
 def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-    """Open a session for reading by row number, the given one unless it has expired."""
+    """Open a session for reading by row number; reuse ``session_id`` unless it has expired."""
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)
     session, storage = numbered._opened(), scan.connection._storage
@@ -149,7 +149,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
-    """Return a scan without condition, in the given session unless it has expired."""
+    """Return a scan without a condition, in session ``session_id`` unless it has expired."""
     if session_id is None and plan is scan._plan:
         return scan
     found = scan._replanned(plan, session_id)

@@ -39,9 +39,9 @@ READ_AHEAD = 512 * 1024
 """Maximum bytes to buffer ahead of the visible page."""
 READERS = 4
 STEP_ROWS = 4_000
-"""Number of rows of a result to read per request when filtering."""
+"""Number of result rows to read per request when filtering."""
 
-# Sorting needs a full scan, and the inner query may also have an ``order by``.
+# Sorting scans the whole table, and the inner query may have its own ``order by``.
 _SORT_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
@@ -87,7 +87,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session has no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session reports no comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -106,7 +106,7 @@ class _ScanRows:
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
-        """Fetch rows by number in one request; empty beyond the end."""
+        """Fetch rows by number in one request; return none beyond the end."""
         token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
@@ -123,17 +123,17 @@ class _ScanRows:
                 yield scan._shown(batch, session)
 
     def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
-        """Read all rows, buffering at most ``ahead`` bytes; `stop` cancels it."""
+        """Read all rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
         # a separate scan, so that `stop` leaves the reads of a `twin` running
         self._running = self._scan._copy(self._scan._plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
-        """Read the rows that satisfy a condition, filtering on the client; `stop` cancels it.
+        """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        Each batch has a place at which another call may ``begin``, until `renewed`. Consecutive
-        batches may share the place of the first of them. All rows of a read with a limit share one
-        place, its first row.
+        Each batch comes with a place at which a later call may ``begin``, until `renewed`.
+        Consecutive batches may share the first one's place. All rows of a read with a limit share
+        one place, its first row.
         """
         if where is None:
             self._running = self._scan
@@ -230,7 +230,7 @@ class _ScanRows:
         return _ScanRows(self._scan, self._columns)
 
     def renewed(self) -> Rows:
-        """Return the current rows, after a session has expired."""
+        """Return a source of the current rows, for use after the session has expired."""
         return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:

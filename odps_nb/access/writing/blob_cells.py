@@ -39,7 +39,7 @@ class Content:
 
 
 def cells_of(column: Any, rows: int) -> list[Any]:
-    """Return the cells of a pandas or Arrow column; nulls are ``None``, references stay typed."""
+    """Return a column's cells, with nulls as ``None`` and references as `BlobReference`."""
     if column is None:
         return [None] * rows
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
@@ -154,7 +154,7 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
 
 
 def sizes_of(cells: Iterable[Any]) -> int | None:
-    """Return the total bytes of checked cells; ``None`` if the size of one is unknown."""
+    """Return the total bytes of checked cells; ``None`` if any size is unknown."""
     size = 0
     for cell in cells:
         data = cell.data if isinstance(cell, NewBlob) else cell
@@ -171,7 +171,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; ``copy`` makes a reference a handle."""
+    """Return the content to upload for a checked leaf; ``copy`` turns references into handles."""
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
     if isinstance(leaf, Blob):

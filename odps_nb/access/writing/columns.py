@@ -57,7 +57,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by``: a `Column` for each item with a type, otherwise its name."""
+    """Parse ``partitioned_by`` into a `Column` for each item with a type, and names for others."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -137,7 +137,7 @@ def _data_columns(
 
 def has_rows(data: Any) -> bool:
     """Whether this is data to write rather than a description of columns."""
-    if isinstance(data, Mapping):  # maps names to types, or names to columns
+    if isinstance(data, Mapping):  # maps names to types or to data
         return not all(isinstance(value, str) for value in data.values())
     described = isinstance(data, (TableSchema, pa.Schema)) or is_text(data)
     return not described and not is_spark_type(data)
@@ -150,7 +150,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns for the data, and the data to write, since a stream is read only once.
+    """Return the columns for the data, and the data to write: a stream can be read only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
@@ -189,10 +189,10 @@ def partitioned(
     partitioned_by: str | Sequence[str] | None,
     partition: PartitionSpec = PartitionSpec(),  # noqa: B008  a frozen value
 ) -> TableSchema:
-    """Return the schema with some columns made partition columns.
+    """Return the schema with some columns turned into partition columns.
 
-    Keys of ``partition`` that the data lacks become STRING; they are the default of
-    ``partitioned_by``.
+    Keys of ``partition`` that the data lacks become STRING. ``partitioned_by`` defaults to the keys
+    of ``partition``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 def schema_of_target(table: Table) -> TableSchema:
-    """Return the columns of a table to write to; if it is missing, the hint says how to create
-    it."""
+    """Return the target table's columns; if it is missing, raise with a hint how to create it."""
     try:
         return table.schema
     except NotFoundError as error:
@@ -32,7 +31,7 @@ def schema_of_target(table: Table) -> TableSchema:
 
 
 def name_the_way(error: NotFoundError) -> None:
-    """Extend the hint of an error with how a write can create the missing table."""
+    """Add to an error's hint how a write can create the missing table."""
     if error.code == "NoSuchTable":
         way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -53,7 +52,7 @@ class NewTable:
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
-        """Drop the table unless it is to be kept, and add a note about it to the error."""
+        """Drop the table unless `keep` was called, and add a note about this to the error."""
         if self.kept:
             if error is not None and self.committing:
                 error.add_note(f"the new table {self.name} was kept, because its commit had begun")

@@ -79,7 +79,7 @@ def _write(files: Files, count: int, size: int, table: Table, options: WriteOpti
 
 
 def checked(table: Table, options: WriteOptions) -> tuple[Target, WriteOptions]:
-    """Return the target of a file write, and the options with the partition checked."""
+    """Return the target of a file write, and the options with the checked partition."""
     schema = schema_of_target(table)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name, takes_all=False)

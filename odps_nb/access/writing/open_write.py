@@ -1,4 +1,4 @@
-"""`OpenWrite`: a write session to which several processes write and which one commits."""
+"""`OpenWrite`: a write session that several processes write to and one process commits."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class OpenWrite:
         Parameters
         ----------
         stream_id
-            Name of the stream, unused by other processes. Default: a new name.
+            Name of the stream, which no other process may use. Default: a new name.
         version
             Version of the stream; its rows replace those of lower versions of the same name.
         resume
@@ -181,9 +181,9 @@ class OpenWrite:
         ----------
         streams
             Receipts (or pairs of id and version) from other processes, to commit in addition to the
-            streams opened here; the commit fails if one is not closed. ``None``: commit all closed
-            streams of the session, and silently drop rows of streams that other processes have not
-            closed.
+            streams opened here; the commit fails if a stream is not closed. ``None``: commit all
+            closed streams of the session, and silently drop rows of streams that other processes
+            have not closed.
 
         Raises
         ------

@@ -33,7 +33,7 @@ class Remainder:
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that may have to be dropped; no request for other writes."""
+        """List the partitions that may have to be dropped; other writes need no request."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
@@ -69,7 +69,7 @@ def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec
 
 
 def _loose(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
-    """Return a key that is equal for all notations of one partition."""
+    """Return a key that is equal for all spellings of one partition."""
     return frozenset((key.casefold(), _loose_value(value)) for key, value in spec)
 
 

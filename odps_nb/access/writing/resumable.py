@@ -5,12 +5,12 @@ complete, and the journal lists its files. So a later process sends only the oth
 commits streams by name, which excludes streams of a stale writer. No open stream is resumed, and no
 blob reference is used in another stream (``docs/protocol.md`` section 3.6).
 
-The journal has lines of JSON, each written before the step that it records. It contains no blob
-references, access keys or file contents::
+The journal consists of JSON lines, each written before the step that it records. It contains no
+blob references, access keys or file contents::
 
-    {"format": 1, "session": …, "route": …}                   a write session was opened {"stream":
-    …, "files": [[path, size, modified], …]}       these files are being sent {"commit": [stream,
-    …]}                                   the commit is being requested
+    {"format": 1, "session": …, "route": …}                   a write session was opened
+    {"stream": …, "files": [[path, size, modified], …]}       these files are being sent
+    {"commit": [stream, …]}                                   the commit is being requested
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OLD = 30 * 86400.0  # seconds
 def write_files_resumable(
     files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
 ) -> Receipt:
-    """Write the files that an earlier call did not, and commit all; see `Table.write_files`."""
+    """Write the files that an earlier call did not write, and commit all of them."""
     files.check()
     if create and not table_exists(table.connection._storage, table.name):
         make_table(table, options)
@@ -87,14 +87,14 @@ class _Upload:
     began: float = field(default_factory=time.monotonic)
     session: WriteSession | None = None
     arrived: dict[str, set[str]] = field(default_factory=dict)
-    """Paths of the files on the service, with their closed streams."""
+    """Paths of the files on the service, by closed stream."""
     size: int = 0  # Arrow bytes sent by this call
     asked: bool = False  # whether the commit was requested
 
     # -- state of an earlier call --------------------------------------------------------------
 
     def begin(self, noted: Noted | None) -> Receipt | None:
-        """Resume an earlier call's session or open one; return a receipt if it was committed."""
+        """Resume an earlier call's session or open one; return a receipt if already committed."""
         total = sum(one.size for one in self.files)
         self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:
@@ -357,7 +357,7 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its previous owner has just removed it
+        os.close(descriptor)  # the previous owner has just removed the file
 
 
 def _remove_old(folder: Path) -> None:

@@ -161,7 +161,7 @@ class _Write:
         """Write all streams in parallel; the first failure stops the others."""
         lanes = given.lanes
         if len(lanes) > 1 and self.table.primary_key:
-            # rows of a key must stay ordered, and streams are not ordered among each other
+            # rows with the same key must stay in order, but streams are not ordered
             lanes = (chain.from_iterable(lanes),)
         jobs = [
             partial(self._lane, session, str(number), chunks) for number, chunks in enumerate(lanes)

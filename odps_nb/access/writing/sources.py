@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 BLOB_ROWS = 256
 """Rows per chunk with BLOB columns; blobs are uploaded before their chunk is written."""
 LANE_BYTES = 64 * 2**20
-"""Arrow bytes per write stream, if the number of streams is not given."""
+"""Arrow bytes per write stream, if the number of streams is not set."""
 MAX_LANES = 4
 
 
@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` also applies to values next to nested blobs. ``flag`` is a column that the data
-    must have and the table must not.
+    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that must be
+    in the data and not in the table.
     """
 
     table: TableName
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """The names for matching rows without a schema."""
+        """Column names to match schemaless rows with."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -179,7 +179,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
-        if pa.types.is_string(values.type):  # other types have only one text form
+        if pa.types.is_string(values.type):  # other types have one spelling per value
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
     return rows
@@ -267,7 +267,7 @@ def _arrow_cells(
 
 
 def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
-    """Check cells, and values next to nested blobs, which are replaced by empty references."""
+    """Check cells, including the values next to nested blobs, and return them."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]

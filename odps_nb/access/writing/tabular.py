@@ -16,7 +16,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator to convert together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of strings, arrays and bytes objects after which a chunk of rows ends."""
+"""Total size of strings, arrays and bytes objects, in bytes, at which a chunk of rows ends."""
 
 
 def is_spark(data: Any) -> bool:
@@ -164,7 +164,7 @@ def _is_table(item: Any) -> bool:
 
 
 class Chunks:
-    """Tables made from the items of an iterator; can be iterated only once.
+    """Tables built from an iterator's items; can be iterated only once.
 
     Items are tables of any kind, or rows, which are collected into DataFrames of bounded size.
     """
@@ -258,7 +258,7 @@ _END = object()
 
 
 def _size(row: Any) -> int:
-    """Estimate the bytes of the large values of a row."""
+    """Estimate the total bytes of a row's large values."""
     values = row if isinstance(row, (list, tuple)) else getattr(row, "__dict__", {}).values()
     if isinstance(row, Mapping):
         values = row.values()

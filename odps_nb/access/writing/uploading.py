@@ -1,4 +1,4 @@
-"""Uploads the blobs of chunks and puts their references in the rows.
+"""Uploads the blobs of chunks and puts their references into the rows.
 
 A reference is valid only in its session and stream (``docs/protocol.md`` section 6.5), so an
 existing blob is read and uploaded again.
@@ -81,7 +81,7 @@ class CellUploader:
         """Join plain columns and BLOB columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # the batch has the unit that its times need
+            if name not in blobs:  # the batch's type has the unit that its times need
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)

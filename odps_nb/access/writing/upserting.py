@@ -39,7 +39,7 @@ class Change:
 
     @property
     def verb(self) -> str:
-        """The verb of the receipt."""
+        """The receipt's verb."""
         if self.only_keys:
             return "deleted"
         return "upserted" if self.stamp.flag is None else "upserted or deleted"
@@ -74,7 +74,7 @@ class Change:
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # With one key column, plain values are keys.
+        # With one key column, plain values are accepted as keys.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))

@@ -72,21 +72,21 @@ def blob_map(
         What to do with a row whose blob is unknown, damaged or too large, for which `fn` raises,
         or whose values do not fit `schema`. ``"raise"`` ends the job with an error that names the
         row and its reference. ``"null"`` sets its new columns to null. Any other text is the name
-        of an additional string column that holds the error of the row. The job always fails if the
+        of an additional string column that contains the row's error. The job always fails if the
         service does not respond or refuses the keys.
     compression
-        Content coding of the blobs in transit.
+        Compression of the blobs during transfer.
     progress
         As in `odps_nb.spark.read`.
 
     Raises
     ------
     ArgumentError
-        No such column, a new column has the name of an existing one, or an argument is invalid.
+        The column is missing, a new column has an existing name, or an argument is invalid.
     ConfigError
         `odps` is ``None``, and the environment names no service.
     ConversionError
-        The reference column is neither text nor bytes; in a task, a value of `fn` does not fit.
+        The reference column is neither text nor bytes; in a task, a result of `fn` does not fit.
     LimitExceededError
         In a task: `fn` returned a value of more than 256 MB.
 
@@ -122,7 +122,7 @@ def with_blobs(
 
     The column is of type `NEW_BLOB`: ``blob.data`` has the bytes, and it can be written into a BLOB
     column. Every byte passes through the JVM; for a Python function over blobs, `blob_map` is
-    several times faster and takes blobs of any size.
+    several times faster and accepts blobs of any size.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def with_blobs(
     Raises
     ------
     ArgumentError
-        No such column, the new column exists already, or an argument is out of bounds.
+        The column is missing, the new column already exists, or an argument is out of bounds.
     ConversionError
         The reference column is neither text nor bytes.
     LimitExceededError

@@ -45,7 +45,7 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
 
 
 def cell_of(value: Any, kind: pa.DataType) -> Any:
-    """Convert a value for Arrow: new blobs become structs, also inside lists and structs."""
+    """Convert a value for Arrow: new blobs become structs, even inside lists and structs."""
     if isinstance(value, NewBlob):
         described = _described(value)
         return {n: v for n, v in described.items() if not pt.is_struct(kind) or n in kind.names}
@@ -114,7 +114,7 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRow:
-    """A row as named in errors; file name and request id are known once its blob has arrived.
+    """A row's identity for errors; file name and request id are added when its blob arrives.
 
     ``row`` counts from 0 within ``task``, Spark's partition number (``None`` outside Spark).
     """
@@ -131,7 +131,7 @@ class BlobRow:
         return " · ".join([row, f"reference {shown!r}", *self.of_blob()])
 
     def of_blob(self) -> list[str]:
-        """Return the file name and request id of the blob, as far as they are known."""
+        """Return the blob's file name and request id, if known."""
         file = [] if not self.file_name else [f"file {self.file_name!r}"]
         return file + ([] if not self.request_id else [f"request id {self.request_id}"])
 

@@ -58,7 +58,7 @@ class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
     ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, a
-    failing row gets nulls, and its error goes to ``error_column``, the last column of ``whole``.
+    failing row's results are null; ``error_column``, the last of ``whole``, has its error.
     """
 
     profile: TaskProfile
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough, because its input columns may be large, too."""
+    """Halve a batch until it is small enough, because even its input columns may be large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -143,7 +143,7 @@ def _rows(
             place = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
-            except OdpsNbError as error:  # from the service, not caused by a row
+            except OdpsNbError as error:  # a service error, not caused by a row
                 error.add_note(f"waiting for {place}")
                 raise
             yield _made(resources.task.fn, record, place)

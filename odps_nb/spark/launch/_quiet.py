@@ -79,7 +79,7 @@ def be_quiet(spark: SparkSession) -> None:
         vars(spark).pop("stop", None)
         for one in added:
             with contextlib.suppress(ValueError):  # the filters were reset meanwhile
-                warnings.filters.remove(one)  # type: ignore[attr-defined]  # a list, in fact
+                warnings.filters.remove(one)  # type: ignore[attr-defined]  # actually a list
         for handler, level in levels.items():
             handler.setLevel(level)
         stop()

@@ -23,7 +23,7 @@ SERVER = {
 }
 
 _REDACTION = "spark.sql.redaction.string.regex"
-#: Matches options that hold keys in the text of a plan, which the Connect server logs.
+#: Matches options that contain keys in a plan's text, which the Connect server logs.
 _KEYS = r'key: "(?i:access_id|access_key|sts_token|bearer_token|app_id|app_key)"\s+value: "[^"]*"'
 _ANSWER = 10.0
 
@@ -119,7 +119,7 @@ def check_dataframe(df: object) -> None:
 
 
 def _check(argument: str, value: object, wanted: str, has: str) -> None:
-    # by the module of its class: importing Spark Connect needs packages that may be missing
+    # Check the class's module: importing Spark Connect needs packages that may be missing.
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(

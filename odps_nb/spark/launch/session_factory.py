@@ -78,9 +78,9 @@ def session(
     Raises
     ------
     MissingDependencyError
-        No pyspark 4.0 or newer, or no Java 17 or newer (not needed with a remote server).
+        No pyspark >= 4.0 is installed, or no Java >= 17 (not needed with a remote server).
     ConfigError
-        A name is not a Spark setting, or both a master and a remote are given.
+        A name is not a Spark setting, or both `master` and `remote` are passed.
     ConnectError
         No server listens at `remote`.
 
@@ -137,7 +137,7 @@ def _running() -> SparkSession | None:
 
     kinds: list[type[SparkSession]] = [SparkSession]
     if connected := sys.modules.get("pyspark.sql.connect.session"):
-        kinds.append(connected.SparkSession)  # the classic class does not know these
+        kinds.append(connected.SparkSession)  # the classic class lists no Connect sessions
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active
             found = kind.active()
@@ -181,7 +181,7 @@ def pyspark_version() -> tuple[int, int]:
 def defaults(master: str) -> dict[str, str]:
     """Return our default settings for a master.
 
-    Reads memory, cores, time zone, and whether odps_nb is installed.
+    They depend on memory, cores, time zone, and whether odps_nb is installed.
     """
     settings = {
         "spark.app.name": "odps-nb",
@@ -194,7 +194,7 @@ def defaults(master: str) -> dict[str, str]:
         "spark.python.task.killTimeout": "500ms",
     }
     zone = local_zone(os.environ)
-    if zone:  # set explicitly, so that executors in another zone use it, too
+    if zone:  # set explicitly, so that executors in another zone use it
         settings["spark.sql.session.timeZone"] = zone
     if is_local(master):
         settings |= {

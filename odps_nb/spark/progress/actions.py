@@ -1,7 +1,7 @@
-"""Gives activities a counter, and shows and interrupts the actions that this package runs.
+"""Creates counters for activities; shows and interrupts the Spark actions of this package.
 
-Classic sessions and Spark Connect work alike: the jobs of a thread get a tag, by which they can be
-interrupted. Connect has no accumulators, so only its number of tasks is shown.
+In classic and Connect sessions, the jobs of a thread get a tag, by which they can be interrupted.
+Connect has no accumulators, so only the number of tasks is shown.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Operation:
             self._spark.registerProgressHandler(told)
         try:
             yield
-            if self._tasks:  # tasks that ended after the server's last report
+            if self._tasks:  # count tasks that ended after the last report
                 total = sum(count for _, count in self._tasks.values())
                 self._tracker.count_tasks(total, total)
         finally:
@@ -123,7 +123,7 @@ class _Operation:
         from pyspark.errors import PySparkException
 
         try:
-            while True:  # an operation may have been starting
+            while True:  # an operation may be just starting
                 self._interrupt(self._tag)
                 if self._ended.wait(_AGAIN):
                     return
@@ -149,7 +149,7 @@ class _Operation:
 
 
 def token_of(odps: Connection | Profile | str | None) -> CancelToken:
-    """Return a cancel token for new work; `Connection.cancel` cancels it, too."""
+    """Return a cancel token for new work; `Connection.cancel` also cancels it."""
     from odps_nb.access.connection import Connection
 
     return odps._storage.operation() if isinstance(odps, Connection) else CancelToken()

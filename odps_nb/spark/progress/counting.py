@@ -1,6 +1,6 @@
 """Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
-Spark delivers the counts of a task when it has succeeded, before the action returns. Runs on
+Spark delivers a task's counts after the task has succeeded, before the action returns. This runs on
 executors, and in the processes that plan and commit ``format("odps")``.
 """
 
@@ -19,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-#: The figures of finished tasks that are summed.
+#: Figures to sum over finished tasks.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
     *("retries", "resumes"),
@@ -47,9 +47,9 @@ class Activity:
 
 
 class Part(NamedTuple):
-    """The share of an activity that one finished task has done.
+    """One finished task's share of an activity.
 
-    ``query`` is Spark's tag for the jobs of a query, ``tag`` is our tag for an action; each may be
+    ``query`` is Spark's tag for a query's jobs, ``tag`` is our tag for an action; each may be
     empty. A part that is computed again has the same stage, partition and number.
     """
 
@@ -109,7 +109,7 @@ class TaskCounter:
     activity: Activity
 
     def of(self, activity: Activity) -> TaskCounter:
-        """Return a counter of another activity, shown by the same listener."""
+        """Return a counter for another activity, shown by the same listener."""
         return dataclasses.replace(self, activity=activity)
 
     def ended(self, phase: Phase, *, rows: int = 0, message: str = "") -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 #: Maximum number of listeners to keep; the oldest one is dropped.
 MAX_LISTENERS = 1024
 _POLL = 0.2
-_QUIET = 0.4  # seconds from the last finished task until a run without active stages is over
-_UNLISTED = 5.0  # seconds until an unlisted stage counts as dropped by Spark, not as new
+_QUIET = 0.4  # seconds after its last task at which a run without active stages ends
+_UNLISTED = 5.0  # seconds after which an unlisted stage counts as dropped by Spark, not as new
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 
@@ -71,7 +71,7 @@ class _Run:
     last: float = field(default_factory=time.monotonic)
     _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _times: int = 0  # how often a part was read
+    _times: int = 0  # how often the same part was read
     _totals: dict[str, int | None] = field(default_factory=dict)
 
     @property
@@ -117,7 +117,7 @@ class Runs:
         reports: Any = Reports(lambda more: (take := receive()) and take(more))
         self._reports = context.accumulator([], reports)
         self._lock, self._home = threading.RLock(), Home()
-        self._starting = threading.Lock()  # held briefly only: Spark's scheduler waits for it
+        self._starting = threading.Lock()  # held only briefly: Spark's scheduler waits for it
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._inbox: deque[Part | Ended] = deque()
@@ -128,7 +128,7 @@ class Runs:
         self._detach: Callable[[], None] | None = None
 
     def counter(self, activity: Activity, listener: MakesListener) -> TaskCounter:
-        """Return the counter for an activity; ``listener`` makes a progress listener per action."""
+        """Return the counter for an activity; ``listener`` creates a display per action."""
         with self._lock:
             if self._detach is None:
                 self._detach = after_cell(self.settle)
@@ -145,7 +145,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Send a tracker the figures of an activity, or (``None``) of all jobs with the tag."""
+        """Send a tracker an activity's figures; for ``None``, those of all jobs with the tag."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)
@@ -246,7 +246,7 @@ class Runs:
     # -- the end ------------------------------------------------------------------------------
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End the runs of a notebook cell when it ends; if it was interrupted, cancel them."""
+        """End a notebook cell's runs when the cell ends; cancel them if it was interrupted."""
         deadline = time.monotonic() + _SETTLE
         with self._lock:
             cell, self._cell = self._cell, self._cell + 1

@@ -35,7 +35,7 @@ def _all_used(tree: Any, relation: Any) -> bool:
     from sqlglot import exp
 
     place, select = relation, relation.parent
-    # from (a join b …): the names inside are those of the select around it
+    # In `from (a join b …)`, the names inside belong to the enclosing select.
     while isinstance(select, (exp.Paren, exp.Join, exp.From, exp.Table, exp.Subquery)):
         if isinstance(select, exp.Join) and select.args.get("method"):
             return True

@@ -1,9 +1,9 @@
-"""Select the comparisons that Spark and `odps_nb.filters` evaluate alike.
+"""Selects the comparisons that Spark and `odps_nb.filters` evaluate alike.
 
-A condition may keep more rows than the query does, never fewer. In addition to `takes_value`: time
-literals are instants in the zone of Spark's session; Spark orders NaN above all numbers; VARCHAR is
-compared as STRING; CHAR only by ``=`` and ``in``, because it is filtered without trailing blanks;
-``_`` in a pattern matches one character in both.
+A condition may keep more rows than the query does, never fewer. Rules beyond `takes_value`: time
+literals are instants in the time zone of Spark's session; Spark orders NaN above all numbers;
+VARCHAR is compared as STRING; CHAR is compared only by ``=`` and ``in``, because it is filtered
+without trailing blanks; ``_`` in a pattern matches one character in both systems.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]
 #: Years for which all calendars and time zone tables agree.
 _FIRST, _LAST = 1600, 9998
 _ZONED = range(1970, 2038)
-_DIGITS = 15  # a decimal of so many digits converts to the same DOUBLE in every way
+_DIGITS = 15  # decimals up to this many digits always convert to the same DOUBLE
 _EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
 _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
@@ -109,7 +109,7 @@ _KINDS = {
 def _meant(
     column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
 ) -> Value | None:
-    """Return a literal in the column's type; ``None`` if Spark may read another value."""
+    """Return a literal in the column's type; ``None`` if Spark may read it differently."""
     code = column.type.code
     if code in _EXACT:
         return _number(column, value)
@@ -152,7 +152,7 @@ def _clock(value: Value | Moment) -> datetime.datetime | None:
 
 
 def _moment(text: str) -> datetime.datetime | None:
-    """Parse a local time, in the forms that all Spark versions read alike; else ``None``."""
+    """Parse a local time in a form that all Spark versions read alike; otherwise ``None``."""
     if not _TIME.fullmatch(text):
         return None
     try:

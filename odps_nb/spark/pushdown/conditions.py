@@ -32,7 +32,7 @@ from odps_nb.spark.pushdown.scopes import parts_of
 
 #: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
-#: Texts that Spark evaluates by the clock, and functions whose value differs between calls.
+#: Words that Spark evaluates by the clock, and functions whose value varies between calls.
 _SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
@@ -42,7 +42,7 @@ _ENDS = frozenset(
     """.split()  # noqa: SIM905  # easier to read as text
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # possible bounds to try: a bracket may belong to a call, `and` to `between`
+_TRIES = 10  # number of bounds to try: a bracket may belong to a call, `and` to `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
@@ -51,9 +51,9 @@ _MAX_WHERE = 16_000  # characters
 class Computed(ColumnValue):
     """The text of a condition over partition columns, which Spark evaluates.
 
-    ``names`` maps column names in the text to partition columns. ``clocks`` are the positions in
-    the query that read the clock, ``start`` is the position of the text. ``is_strict``: the
-    condition only compares, so it is null if all its columns are.
+    ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
+    clock functions in the query, ``start`` is that of the text. ``is_strict``: the condition only
+    compares, so it is null if all its columns are.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Computed(ColumnValue):
     clocks: tuple[tuple[int, int, str], ...] = ()
 
     def at(self, clock: Mapping[str, str]) -> str:
-        """Return the text with the clock functions replaced by the given values."""
+        """Return the text with the clock functions replaced by the values in ``clock``."""
         pieces, done = [], 0
         for start, end, kind in self.clocks:
             pieces += [self.text[done : start - self.start], clock[kind]]
@@ -174,7 +174,7 @@ def _strict_nodes() -> set[type]:
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
-    """Return the positions that read the clock; ``None`` if other values may vary between calls."""
+    """Return where clock functions are called; ``None`` if other values may vary between calls."""
     found = []
     said = ["" if _is_text(one) else one.text.lower() for one in tokens]
     for place, (token, word) in enumerate(zip(tokens, said, strict=True)):

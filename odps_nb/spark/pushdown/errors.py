@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-#: Spark's notation of a line. Replacing names by views does not change line numbers.
+#: A line number in Spark's messages, which replacing names by views does not change.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
 _SHOWN, _MAX_MESSAGE = 80, 400
@@ -42,10 +42,10 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
 
 
 def _place_of(failure: PySparkException) -> str | None:
-    """Return the line that an error refers to with its text; ``None`` if the error has none."""
+    """Return the query line that an error refers to, with its number; ``None`` without one."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
-        # neither a Python call nor the text of a Spark view
+        # The context is neither a Python call nor the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
             break
@@ -62,7 +62,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
         return ours
     condition = failure.getCondition() or type(failure).__name__
     text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
-    text = _LINE.sub("", text)  # the column is wrong for the original text
+    text = _LINE.sub("", text)  # the column number does not fit the original text
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
         hint = "this is Spark's message; call explain_sql to see what is read from each table"

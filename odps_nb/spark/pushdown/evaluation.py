@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Maximum rows of one evaluation query, and maximum distinct values per table.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
-#: Positions (start, end) in the text of a query, each with its replacement.
+#: Positions (start, end) in a query's text, each with its replacement.
 Fixed = tuple[tuple[int, int, str], ...]
 
 
@@ -27,7 +27,7 @@ def choose_partitions(
     reads: Mapping[Reference, TableRead],
     known: Mapping[TableName, Sequence[PartitionSpec]],
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return the reads with the partitions they need, and the clock values to fix in the query.
+    """Return the reads with the partitions they need, and the clock values to insert.
 
     Without a session, computed conditions are ignored. ``known`` maps each table with conditions on
     partitions to its partitions.
@@ -72,8 +72,8 @@ def _ask(
 ) -> dict[tuple[Value | None, ...], bool | None]:
     """Return Spark's result for each combination of partition values.
 
-    Empty if Spark raises an error (e.g. for text that is not a number in ANSI mode); then the query
-    itself raises it.
+    The result is empty if Spark raises an error (e.g. for text that is not a number in ANSI mode);
+    the query itself then raises it.
     """
     from pyspark.errors import PySparkException
 

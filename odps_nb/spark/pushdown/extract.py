@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.scopes import (
     parts_of,
 )
 
-# Arguments allowed in the nodes of a condition; any other may change the meaning.
+# Arguments allowed in a condition's nodes; any other may change the meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
@@ -180,7 +180,7 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        It holds for every row for which the expression holds; if ``negated``, for no other row.
+        The condition holds wherever the expression holds; if ``negated``, nowhere else.
         """
         from sqlglot import exp
 
@@ -279,6 +279,6 @@ class _Extractor:
         name = fold(tree.name)
         if self._clause.natural or name in self._clause.shared:
             return None
-        # If an unknown relation has the column, too, Spark rejects the query as ambiguous.
+        # If an unknown relation also has the column, Spark rejects the query as ambiguous.
         having = [one for one in self._clause.all if one.schema and one.schema.find(name)]
         return column if having == [self._own] else None

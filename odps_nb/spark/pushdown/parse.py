@@ -1,6 +1,6 @@
 """Parses a Spark query with sqlglot: the kind of statement, and the positions of its tables.
 
-Spark gets the original text, in which only the table names are replaced.
+Spark receives the original text, in which only the table names are replaced.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``words`` are all words outside quotes, in lower case: no other column is used. ``plain_texts``
-    are literals that all Spark versions read alike. ``is_regular`` is false if the tree may not
-    show all of the text, ``is_repeatable`` if dropping rows may change other values. ``zone`` is
-    the session's time zone, ``None`` if unknown. ``fixed`` are (start, end, replacement).
+    ``words`` are all words outside quotes, in lower case, so other columns are unused.
+    ``plain_texts`` are literals that all Spark versions read alike. ``is_regular`` is false if the
+    tree may omit some of the text, ``is_repeatable`` if dropping rows may change other values.
+    ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``: (start, end, replacement).
     """
 
     text: str
@@ -121,13 +121,13 @@ def _check_kind(tokens: Sequence[Any]) -> None:
 def _check_tree(tree: Any) -> None:
     from sqlglot import exp
 
-    # values (…) is a query, too
+    # `values (…)` is also a query
     if not isinstance(tree, (exp.Query, exp.Values)):
         raise _no_query(tree.key)
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:
-    """Raise if a query reads an ODPS table AS OF a version or time; Spark's own tables may."""
+    """Raise if a query reads an ODPS table AS OF a version or time; other tables allow it."""
     for ref in references:
         if ref.node.args.get("version"):
             raise ArgumentError(
@@ -243,7 +243,7 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
     found = set()
     for column in query.tree.find_all(exp.Column):
-        parts = column.parts[:-1]  # without the column itself
+        parts = column.parts[:-1]  # the qualifier, without the column itself
         if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
             start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
             if start is not None and end is not None:

@@ -1,4 +1,4 @@
-"""Plans the read of each table of a query: columns, partitions, filter, limit."""
+"""Plans how each table of a query is read: columns, partitions, filter, limit."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _held(
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
-    # A null result means false, unless Spark has returned no result.
+    # A null means false, except where Spark has returned no result.
     names, unknown = columns_in(condition), set[int]()
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}

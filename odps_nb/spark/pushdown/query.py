@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TITLE = 60
 _SIDE_BY_SIDE = 8
-# Settings that change how Spark reads the text. If one is set, nothing is pushed down.
+# Settings that change how Spark parses a query. If one is set, nothing is pushed down.
 _OTHER_MEANING = (
     "spark.sql.ansi.doubleQuotedIdentifiers",
     "spark.sql.parser.escapedStringLiterals",
@@ -66,10 +66,10 @@ def sql(
 ) -> DataFrame:
     """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
-    A name in the query means, in this order: a ``with`` entry of the query, a view or table that
-    Spark knows, a table of the service (``table``, ``project.table``, ``project.schema.table``).
-    Only columns, partitions and rows that the query can use are read; `explain_sql` shows which.
-    No entry is left in Spark's catalog.
+    A name in the query denotes the first match of: a ``with`` entry of the query, a view or table
+    that Spark knows, a table of the service (``table``, ``project.table``,
+    ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
+    `explain_sql` shows which. No entry is left in Spark's catalog.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def sql(
     ArgumentError
         The text cannot be parsed, or is not a query.
     NotFoundError
-        No such table or column; close names are in the hint.
+        A table or column does not exist; the hint lists similar names.
     QueryError
         Spark rejects the query.
 
@@ -121,7 +121,7 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Plan a query: return what it will read from each table. Opens no read session.
+    """Plan a query and return what it will read from each table; opens no read session.
 
     Sends a request for each table, and one for its partitions if a condition chooses among them.
     Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
@@ -313,7 +313,7 @@ def _plan(
     names: Mapping[Reference, TableName],
     limit: int | None,
 ) -> tuple[dict[Reference, TableRead], Fixed]:
-    """Return the read of each reference, and the clock values to fix in the text."""
+    """Return the read of each reference, and the clock values to insert into the text."""
     from odps_nb.client.catalog import fetch_table, iter_partitions
 
     tables = list(dict.fromkeys(names.values()))
@@ -358,7 +358,7 @@ def _open(
 
 
 def _with_types(read: TableRead) -> TableRead:
-    """Drop columns that Spark has no type for, if all columns are read, as with ``*``."""
+    """If all columns are read (as with ``*``), drop those that Spark has no type for."""
     from odps_nb.spark.tasks.types import columns_for_spark
 
     if set(read.columns) != set(read.schema.names):

@@ -2,7 +2,7 @@
 
 A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
 pushed into a select if the column is output unchanged, and dropping rows does not change the result
-for other rows: no limit, no window, and with a grouping only its keys.
+for other rows: the select has no limit or window, and if it groups, only keys are used.
 """
 
 from __future__ import annotations

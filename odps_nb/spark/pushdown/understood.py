@@ -1,7 +1,7 @@
 """Decides whether a query is understood well enough to read less than whole tables.
 
-Both decisions use lists of known clauses and functions. Anything not listed (a new clause of Spark,
-a user-defined function) makes a query read more, never less.
+`is_regular` and `is_repeatable` use lists of known clauses and functions. Anything not listed (a
+new clause of Spark, a user-defined function) makes a query read more, never less.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTS: dict[str, frozenset[str]] = {
     "Star": frozenset({"except_"}),
     "Window": frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
 }
-# Nodes that are known with all of their arguments, like operators and functions.
+# Node types that are allowed with any arguments, such as operators and functions.
 _WHOLE = frozenset(
     {
         *("From", "Where", "Having", "Qualify", "Order", "Sort", "Cluster", "Distribute", "Hint"),
@@ -76,7 +76,7 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed, their values differ on each call, so dropping rows does not matter.
+# Without a seed, values of these differ on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 

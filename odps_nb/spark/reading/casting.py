@@ -18,7 +18,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Select the columns of `schema` by case-insensitive name, cast to its exact types.
 
-    Times are truncated to the unit of the target; any other loss of information raises
+    Times are truncated to the target's unit; any other loss of information raises
     `ConversionError`.
     """
     if batch.schema.equals(schema):

@@ -68,7 +68,7 @@ def read(
     Parameters
     ----------
     spark
-        The session, e.g. of `odps_nb.spark.session`.
+        The Spark session, e.g. from `odps_nb.spark.session`.
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
         the tasks inside the pickled task and do not appear in plans, settings or event logs. With
@@ -94,14 +94,14 @@ def read(
     Raises
     ------
     NotFoundError
-        No such table or column; close names are in the hint.
+        A table or column does not exist; the hint lists similar names.
     ArgumentError
         An argument is invalid.
     ConflictError
         A version after ``since`` replaced rows.
     ConversionError
         Spark has no type for a column named in ``columns``. Without ``columns``, such columns are
-        left out with a warning.
+        omitted with a warning.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
 
 
 def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Split the session into tasks of few rows if it reads blobs and no size is given."""
+    """Split the session into tasks of few rows if it reads blobs and the plan sets no size."""
     from odps_nb.client.read.session import cut_for_blobs
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Planned size if unknown, and upper limit: Spark never broadcasts more, whatever its threshold.
+#: Size to plan with if unknown, and its upper limit: Spark never broadcasts more than this.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
@@ -27,7 +27,7 @@ _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
     """Let ``df.count()`` of this DataFrame return the row count of the session, if it is known.
 
-    A cached DataFrame still counts its rows, because users fill the cache by ``count()``.
+    A cached DataFrame still counts its rows, because users fill the cache with ``count()``.
     """
     rows, this = session.row_count, weakref.ref(df)
     if rows is None:

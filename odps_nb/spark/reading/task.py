@@ -83,7 +83,7 @@ class ReadTask:
 def read_split(
     task: ReadTask, number: int, schema: pa.Schema, *, expired: str = _EXPIRED
 ) -> Iterator[pa.RecordBatch]:
-    """Read one split as batches of the given schema; ``expired``: hint for an expired session."""
+    """Read one split as batches of ``schema``; ``expired`` is the hint for an expired session."""
     from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch
 

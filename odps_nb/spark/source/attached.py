@@ -67,7 +67,7 @@ def attach(
     Raises
     ------
     NotFoundError
-        No such table.
+        A table does not exist.
     ArgumentError
         Two tables would have the same name, or the name or the database exists already.
     ConfigError

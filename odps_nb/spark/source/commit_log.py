@@ -3,7 +3,7 @@
 In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the commit request, and
 ``….done`` after it. If a query is restarted in between, it repeats the same commit instead of
 writing the rows again. The digest is over Spark's files for the query and the batch, because batch
-numbers restart at 0 if a checkpoint is cleared manually. Driver only; contains no keys.
+numbers restart at 0 if a checkpoint is cleared manually. Used only in the driver; contains no keys.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Intent:
 
 
 class CommitLog:
-    """The log files of one checkpoint, given as a path or URI for ``pyarrow.fs`` or fsspec.
+    """The log files of one checkpoint, at a path or URI for ``pyarrow.fs`` or fsspec.
 
     The storage library reads keys and endpoint from its own settings, such as ``AWS_ENDPOINT_URL``.
     """
@@ -88,7 +88,7 @@ class CommitLog:
     def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
         """Record a commit before it is requested; the file is on disk when this returns.
 
-        ``instead_of`` is the commit that `find` returned and that can never succeed.
+        ``instead_of`` is the commit to replace: `find` returned it, and it can never succeed.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:
@@ -101,7 +101,7 @@ class CommitLog:
             self._tidy(batch - _KEPT)
 
     def path(self, batch: int, kind: str = "json") -> str:
-        """Return the path of a log file of a micro-batch."""
+        """Return the path of a micro-batch's log file."""
         digest = hashlib.sha256()
         for name in ("metadata", f"offsets/{batch}"):
             try:

@@ -1,8 +1,9 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
-No filter pushdown: with it, pyspark 4.1 and 4.3 return the rows of an earlier filter for later
-queries of the same DataFrame. Spark creates these objects in separate Python processes and pickles
-them in between: attributes set after ``__init__`` are lost, and each method imports what it needs.
+Filters are not pushed down: with pushdown, pyspark 4.1 and 4.3 return an earlier filter's rows for
+later queries of the same DataFrame. Spark creates these objects in separate Python processes and
+pickles them in between: attributes set after ``__init__`` are lost, and each method imports what it
+needs.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
     do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
-    put them into ``spark.conf`` or ``OPTIONS (…)`` of SQL text, which do; name a profile there.
+    put them into ``spark.conf`` or ``OPTIONS (…)`` of SQL text, which do appear there; name a
+    profile instead.
 
     Examples
     --------
@@ -79,25 +81,23 @@ def register(
     them, so that no option contains a key. Pass it with Spark Connect, whose server logs plans
     with their options; only this session redacts the keys of `options` there.
 
-    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as in
-    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``,
-    ``compression``, ``text``, ``char_padding``, ``since``, ``until`` and ``changes``; those of a
-    writer ``table``, ``partition``, ``overwrite``,
-    ``max_partitions``, ``create``, ``partitioned_by`` (as in `odps_nb.spark.write`) and
-    ``compression``. Both accept the options of `options`, or ``profile`` with a profile's name.
+    Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
+    separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
+    ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
+    ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
+    `odps_nb.spark.write`) and ``compression``. Both accept the options of `options`, or ``profile``
+    with a profile's name.
 
-    ``readStream`` accepts the options of a reader except ``limit``, ``since``, ``until``,
-    ``changes`` and the partition ``latest``. Its other options are
-    ``starting_version`` (``"earliest"``, the default: begin with the existing rows; ``"latest"``:
-    only new rows; or the number of a version to begin after),
-    ``max_versions_per_trigger`` (limit of a micro-batch; PySpark 4.2), ``skip_overwrites``
-    (``true``: skip versions that replaced rows, which are errors otherwise) and
+    ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
+    and the partition ``latest``. Its other options are ``starting_version`` (``"earliest"``, the
+    default: begin with the existing rows; ``"latest"``: only new rows; or the number of a version
+    to begin after), ``max_versions_per_trigger`` (limit of a micro-batch; PySpark 4.2),
+    ``skip_overwrites`` (``true``: skip versions that replaced rows, which are errors otherwise) and
     ``poll_seconds`` (maximum age of the cached newest version; default 1).
 
-    ``writeStream`` accepts the options of a writer except ``create`` and ``partitioned_by``;
-    ``checkpointLocation`` is required.
-    Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
-    ``complete`` replaces the table.
+    ``writeStream`` accepts the writer options except ``create`` and ``partitioned_by``;
+    ``checkpointLocation`` is required. Each micro-batch is committed once, even across restarts
+    from the checkpoint. Output mode ``complete`` replaces the table.
 
     `progress` works as in `odps_nb.spark.read`. Streams and Spark Connect do not show progress.
 
@@ -115,7 +115,7 @@ def register(
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
-    """Return the counter from which each reader and writer makes its own."""
+    """Return the counter from which each reader and writer derives its own."""
     from odps_nb.spark.progress.actions import counter_of
 
     unknown = Activity(operation="read", title="", phase=Phase.CREATING)
@@ -155,7 +155,7 @@ class OdpsDataSource(DataSource):
         return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
-        """Return the columns of the option ``columns``; default: all that Spark has a type for."""
+        """Return the columns that option ``columns`` selects; default: all with a Spark type."""
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
         from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
@@ -183,7 +183,7 @@ class OdpsDataSource(DataSource):
             return OdpsWriter(settings, schema, self.counter, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader for the columns of `schema`; makes no request."""
+        """Return the stream reader for the columns of `schema`; sends no request."""
         from odps_nb.spark.source.stream_reader import OdpsStreamReader
 
         with task_errors('readStream.format("odps")'):
@@ -194,7 +194,7 @@ class OdpsDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        """Return the writer of a streaming query; makes no request."""
+        """Return the writer of a streaming query; sends no request."""
         from odps_nb.spark.source.stream_writer import OdpsStreamWriter
 
         with task_errors('writeStream.format("odps")'):

@@ -1,4 +1,4 @@
-"""Parses the options of ``format("odps")``; rejects unknown ones: ignoring them is unsafe."""
+"""Parses the options of ``format("odps")``; rejects unknown ones, since ignoring is unsafe."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class ReadSettings:
         return schema
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
-        """Return the plan that reads these columns; makes one request."""
+        """Return the plan that reads these columns; sends one request."""
         if self.options.changes:
             columns = [name for name in columns if name != CHANGE.name]
         return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
@@ -241,7 +241,7 @@ class WriteSettings:
     def open(
         self, storage: StorageClient, schema: StructType, *, overwrite: bool
     ) -> tuple[WriteTask, Remainder]:
-        """Check the columns, then open a write session; return the task and what to drop later."""
+        """Check columns and open a write session; return the task and old partitions to drop."""
         from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.write.session import open_write_session
         from odps_nb.spark.writing.checks import check_frame
@@ -312,7 +312,7 @@ class StreamReadSettings:
     def plan(
         self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
     ) -> ReadPlan:
-        """Return the plan for rows that versions added, or the whole table; makes one request."""
+        """Return the plan for rows that versions added, or the whole table; sends one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
 

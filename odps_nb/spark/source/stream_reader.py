@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # before PySpark 4.2, which requests the newest offset once
+    except ImportError:  # PySpark before 4.2 requests the newest offset only once
 
         class SupportsTriggerAvailableNow:
             """Placeholder for a class that older PySpark lacks."""
@@ -84,7 +84,7 @@ class Offset:
 
 
 class TableVersions:
-    """Client of a stream reader for versions of one table; `close` when done.
+    """A stream reader's client for the versions of one table; `close` it after use.
 
     The service reports a version only in the response to a new read session. So the client opens an
     empty session (the versions after n, up to n) once per `poll_seconds`. This also checks that the

@@ -144,7 +144,7 @@ def commit_batch(
 ) -> None:
     """Commit a micro-batch exactly once, even if it is written several times.
 
-    If an earlier run has committed it, the rows of this run are dropped. ``replaces``: a
+    If an earlier run has committed it, the rows of this run are dropped. With ``replaces``, a
     micro-batch without rows empties the table.
     """
     earlier = log.find(batch)
@@ -199,7 +199,7 @@ def _finished(
 def _status(storage: StorageClient, session: WriteSessionRef) -> str:
     try:
         return fetch_write_status(storage, session)
-    except OdpsNbError:  # show the error of the commit instead
+    except OdpsNbError:  # report the commit's error instead
         return ""
 
 

@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return the profile of a connection or a name; ``None``: the environment's profile."""
+    """Return a connection's profile or a named one; for ``None``, the environment's."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
@@ -39,7 +39,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
                 f"; or {error.hint}" if error.hint else ""
             )
             raise
-    profile = getattr(odps, "profile", None)  # Spark's objects have this attribute, too
+    profile = getattr(odps, "profile", None)  # Spark's objects also have this attribute
     if not isinstance(profile, Profile):
         raise ArgumentError(
             f"odps is a {type(odps).__name__}, not a connection",

@@ -25,7 +25,7 @@ _KEPT = "_odps_nb_made"
 
 
 class _Made(NamedTuple):
-    """How a DataFrame was made: from a source DataFrame, by a function with a name for plans."""
+    """How a DataFrame was created: its source DataFrame, the function, and a name for plans."""
 
     of: DataFrame
     step: Step
@@ -35,7 +35,7 @@ class _Made(NamedTuple):
 def map_in_arrow(
     df: DataFrame, step: Step, schema: StructType, *, name: str | None = None
 ) -> DataFrame:
-    """Return ``df.mapInArrow``, chained with the step that made `df` unless `df` is cached.
+    """Return ``df.mapInArrow``, chained with the step that created `df` unless `df` is cached.
 
     ``name`` is the name shown in plans; default: the function's name.
     """

@@ -1,4 +1,4 @@
-"""Converts between TableSchema and Spark StructType; ``docs/types-and-times.md`` has the table.
+"""Converts between TableSchema and Spark StructType; see ``docs/types-and-times.md``.
 
 INTERVAL_YEAR_MONTH becomes a number of months: Spark cannot send year-month intervals to Python.
 """

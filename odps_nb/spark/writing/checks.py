@@ -72,7 +72,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check the BLOBs nested in a column; return the column with a type for the other checks."""
+    """Check a column's nested BLOBs; return it with the type that the other checks expect."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)

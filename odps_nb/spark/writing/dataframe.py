@@ -115,7 +115,7 @@ def write(
         `overwrite` does not determine which partitions to replace, or the rows belong to more than
         `max_partitions`: nothing was written.
     NotFoundError
-        No such table, and ``create`` is not set.
+        The table does not exist, and ``create`` is not set.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def write_target(
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` by its key.
 
-    Spark splits large groups again (rebalance). Without keys, only limit the number of tasks.
+    Spark splits large groups again (rebalance). Without keys, this only limits the number of tasks.
     """
     from pyspark.sql import functions as F
 
@@ -312,6 +312,6 @@ def _commit(session: WriteSession, done: Sequence[Written]) -> None:
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:
-        if not session.is_over:  # otherwise the error has a note on the outcome
+        if not session.is_over:  # otherwise the error already has a note on the outcome
             error.add_note(f"the write session {session.session_id} was not aborted")
         raise

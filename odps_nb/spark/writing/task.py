@@ -72,7 +72,7 @@ class Written:
 
 
 def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
-    """Return the table partitions of the rows of all streams."""
+    """Return the table partitions that the rows of these streams belong to."""
     return {PartitionSpec.of(text) for one in done for text in one.partitions}
 
 
