@@ -66,14 +66,14 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     "Parquet that promises too much": parquet_bomb,
     "Parquet of one repeated value": lambda: repeated_string(400_000, 16_384),
     "SVG: ten levels": lambda: nested('<use href="#l10"/>', 10).encode(),
-    "Word of many elements": lambda: docx(body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)),
+    "Word with many elements": lambda: docx(body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)),
     "Word, nested": lambda: docx(body="<w:p>" * 100_000),
     "OpenDocument, nested": lambda: odf("text", "<text:p>" * 100_000),
     "a CSV of one wide line": _wide_line,
     "JSON, nested": lambda: b"[" * 200_000,
     "sound of 7 MiB": _long_sound,
     # the last one: what comes after a job that ran out of time has less of it
-    "a page drawn for ever": nested_forms,
+    "a page drawn forever": nested_forms,
 }
 #: Converted: way, bytes, options.
 CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
@@ -82,7 +82,7 @@ CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
         lambda: repeated_string(400_000, 16_384),
         {"mime": PARQUET, "max_bytes": 64 * MIB},
     ),
-    "to_table: Parquet that unpacks": (
+    "to_table: Parquet that expands": (
         "table",
         parquet_bomb,
         {"mime": PARQUET, "max_bytes": 128 * MIB},

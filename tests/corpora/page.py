@@ -24,8 +24,8 @@ _HEAD = """# Files of other projects
 
 Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
 converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
-process, {untyped} raised an error of another class than documented, and {internal} brought an
-address, the number of an error or the repr of an object into a text.
+process, {untyped} raised an undocumented class of error, and {internal} put an
+address, an error number or an object's repr into a text.
 
 ## Formats
 
@@ -33,25 +33,25 @@ address, the number of an error or the repr of an object into a text.
   pyarrow (Parquet, Arrow), fastavro (rows in tiles), numpy (arrays).
 - **right**: shown, and no comparison differs.
 - **refused**: the tile says why; most of these files are damaged on purpose. "too": the other
-  library refuses it as well.
-- **wrong**: another kind than libmagic tells, and no reason in
-  [the list of exceptions](../../tests/corpora/agreed.py), or another value than the other library.
+  library refuses it as well. In the reasons, N stands for a number.
+- **wrong**: a value differs from the other library's, or the kind from libmagic's without a
+  reason in [the list of exceptions](../../tests/corpora/agreed.py).
 
 """
 _TEXTS = """
 ## Texts
 
-`to_text` without an encoding gives what the encoding of the folder gives for {right} of {all}
+Without an encoding, `to_text` returns the same as with the folder's encoding for {right} of {all}
 texts of chardet's samples ({share:.0%}), in {encodings} encodings. {rest}
 
 """
 _MEMORY = """
 ## Memory of malicious files
 
-Peak of resident memory above the memory before the job, in MB. For the parser process it includes
-pages of libraries that it touches; a dash means that it was not used, or was ended from outside.
-The bound of the kernel is twice the blob, plus the longest response of the parser, plus a tile; the
-bound of the parser process is its limit (`Limits.memory`), for conversions the one that
+Peak resident memory minus the memory before the job, in MB. For the parser process, this includes
+the library pages that it touches; a dash means that the process was not used, or was killed.
+The kernel's bound is twice the blob, plus the parser's longest response, plus a tile. The bound of
+the parser process is its limit `Limits.memory`, or for conversions the limit that
 `blob_conversion` computes.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
@@ -129,7 +129,7 @@ def _reason(said: str) -> str:
 def _of_texts(texts: dict[str, list[int]]) -> str:
     right, every = (sum(one) for one in zip(*texts.values(), strict=True))
     wrong = [f"{name} {of - done} of {of}" for name, (done, of) in texts.items() if done < of]
-    rest = f"Not the same: {', '.join(wrong)}." if wrong else ""
+    rest = f"Different: {', '.join(wrong)}." if wrong else ""
     return _TEXTS.format(
         right=right, all=every, share=right / every, encodings=len(texts), rest=rest
     )

@@ -307,9 +307,9 @@ def _of_day(table: pa.Table, day: str) -> pa.Table:
 
 JOBS = (
     Job("read in order", partial(read_session, ordered=True, workers=1), result=ALL),
-    Job("read side by side", partial(read_session, ordered=True, workers=3), result=ALL),
-    Job("read as they come", partial(read_session, ordered=False, workers=3), result=ALL),
-    Job("read by one connection", read_here, result=ALL),
+    Job("read in parallel", partial(read_session, ordered=True, workers=3), result=ALL),
+    Job("read in arrival order", partial(read_session, ordered=False, workers=3), result=ALL),
+    Job("read over one connection", read_here, result=ALL),
     Job("read a table", read_table, result=ALL),
     Job("read filtered", partial(read_table, where="id >= 590"), result=ALL[590:]),
     Job("read limited", partial(read_table, limit=150), result=ALL[:150]),
@@ -323,7 +323,7 @@ JOBS = (
     _appended("commit of streams", commit_of_others),
     _appended("insert by SQL", insert),
     Job(
-        "make and write",
+        "create and write",
         write_made,
         make=World.name,
         look=made,

@@ -41,7 +41,7 @@ with the service, at its second exchange, and so on up to the last one. If a res
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
 tried in each of them. The service was the embedded one, over sockets.
 
-A cell shows the number of runs, and the outcome of those that did not return the right result:
+A cell shows the number of runs, and the outcomes of those that did not return the right result:
 
 - **e**: a typed error, and nothing is changed
 - **d**: a typed error that says that the commit or statement may have been executed
@@ -52,10 +52,10 @@ A cell shows the number of runs, and the outcome of those that did not return th
 A run with any other outcome (a lost or duplicated row, a partial commit, an untyped error, a wrong
 success) fails its test, and then this page is not written.
 
-The last rows are of the stock pyodps {peer}, with its own retries and no delay between them. It was
-not sent faults that last until a client has waited. There, **e** is any exception, and there is
-also **w**: success, and rows or bytes are missing, wrong or doubled; **c**: an exception, though
-the rows are there.
+The last rows show the stock pyodps {peer}, with its own retries and no delay between them,
+without the faults that last until a client has waited. There, **e** is any exception, **w** a
+success with missing, wrong or duplicated rows or bytes, and **c** an exception although the rows
+are there.
 
 Rows of a table have no checksum in the protocol, so damage to a value inside a row cannot be
 detected. Bits are flipped only in message headers, documents, and blobs.
@@ -66,12 +66,12 @@ _PAIRS = """
 ## Two faults in one run
 
 Written by `make sweep` ({date}, {runs:,} runs). For three jobs, one fault struck exchange N, and
-another, or the same, a later exchange M: each N, and each M beyond it that the client came to, with
-its repetitions and its clean-up. An answer that is cut or stalls does so in its middle. The rules
-are those of a single fault, and where each of the two must be mended alone, both must be mended
-together.
+the same or another fault struck a later exchange M: every N, and every later M that the client
+reached, including its retries and clean-up. A response that is cut or stalls does so in its middle.
+The rules are those of a single fault: if a job must survive each of the two faults alone, it must
+survive both together.
 
-A cell is read as above; a dash: the first fault ends the job, and leaves no exchange to break.
+Cells are as above; a dash means that the first fault ended the job, so that no exchange was left.
 """
 
 

@@ -31,7 +31,7 @@ _LEFT = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 #: What the gate runs of it; the rest is nightly.
 IN_GATE = {
     ("append", "reset after"),
-    ("read side by side", "cut"),
+    ("read in parallel", "cut"),
     ("upsert", "500 after"),
     ("insert by SQL", "reset after"),
 }

@@ -123,9 +123,9 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     blocks = encode_blocks
     body = blocks(framed(bytes(9000), b"two"))
     yield Case("a flipped bit in a block", flipped(body, 5000), 2, ChecksumError, noticed)
-    yield Case("one to four bytes behind the last block", body[:8203], 2, TruncatedError, noticed)
+    yield Case("one to four bytes after the last block", body[:8203], 2, TruncatedError, noticed)
     yield Case(
-        "data that its CRC-32 footer contradicts",
+        "data that does not match its CRC-32 footer",
         blocks(TWO.replace(b"one", b"One")),
         2,
         ChecksumError,
@@ -133,7 +133,7 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     )
     md5 = framed(b"one", b"two", checksum=ChecksumKind.MD5)
     yield Case(
-        "data that its MD5 footer contradicts",
+        "data that does not match its MD5 footer",
         blocks(md5.replace(b"one", b"One")),
         2,
         ChecksumError,
@@ -141,9 +141,9 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     )
     yield Case("fewer frames than references", blocks(TWO), 3, TruncatedError, noticed)
     yield Case("more frames than references", blocks(TWO + framed(b"three")), 2, FramingError, GOOD)
-    yield Case("other bytes behind the last frame", blocks(TWO + b"junk"), 2, FramingError, GOOD)
+    yield Case("other bytes after the last frame", blocks(TWO + b"junk"), 2, FramingError, GOOD)
     yield Case(
-        "frames where no blob was asked for",
+        "frames although no blob was requested",
         blocks(TWO),
         0,
         FramingError,
@@ -158,11 +158,11 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
         noticed,
         streamed=GOOD,
     )
-    yield Case("a body cut inside of the last footer", blocks(TWO[:-5]), 2, TruncatedError, noticed)
+    yield Case("a body cut inside the last footer", blocks(TWO[:-5]), 2, TruncatedError, noticed)
     cut = framed(b"one", bytes(9000))[:5000]
-    yield Case("a body cut inside of the last data", blocks(cut), 2, TruncatedError, noticed)
+    yield Case("a body cut inside the last data", blocks(cut), 2, TruncatedError, noticed)
     yield Case(
-        "a body cut inside of the last data, which is skipped",
+        "a body cut inside the last data, which is skipped",
         blocks(cut),
         2,
         TruncatedError,
@@ -170,7 +170,7 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
         streamed=[(b"", "a/b")] * 2,
         skip=True,
     )
-    yield Case("a header that is no JSON", blocks(frame(b"(", b"x", b"") * 2), 2, FramingError, X)
+    yield Case("a header that is not JSON", blocks(frame(b"(", b"x", b"") * 2), 2, FramingError, X)
     yield Case(
         "a header that is a JSON list",
         blocks(frame(b"[1]", b"x", b"") * 2),
@@ -181,7 +181,7 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     number = frame(b'{"ContentType": 5}', b"x", b"") * 2
     typed: Any = [(b"x", 5), (b"x", 5)]
     yield Case("a content type that is a number", blocks(number), 2, FramingError, typed)
-    yield Case("a footer that is no JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError, X)
+    yield Case("a footer that is not JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError, X)
     unknown = frame(b"", b"x", b'{"Checksum": {"Type": 9}}') * 2
     yield Case("a footer of an unknown checksum type", blocks(unknown), 2, FramingError, X)
     for place in range(3):
@@ -199,7 +199,7 @@ def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[
     yield Case(f"{name}, CRC outermost", blocks(coded(name, TWO)), 2, GOOD, GOOD, encoding)
     yield Case(f"{name}, CRC innermost", coded(name, blocks(TWO)), 2, GOOD, noticed, encoding)
     yield Case(
-        f"{name}, two frames of the coding in a row",
+        f"{name}, two compressed frames in a row",
         blocks(coded(name, b"first ", b"second")),
         1,
         [(b"first second", None)],
@@ -207,7 +207,7 @@ def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[
         encoding,
     )
     yield Case(
-        f"{name}, the coded stream cut inside of its frame",
+        f"{name}, the compressed stream cut inside its frame",
         blocks(whole[:200]),
         1,
         TruncatedError,
@@ -220,7 +220,7 @@ def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[
     if name == "zstd":
         from zstandard import ZstdError as foreign
     yield Case(
-        f"{name} in the header, a body without it",
+        f"{name} in the header, an uncompressed body",
         plain,
         1,
         [(b"plain text", None)],
@@ -295,7 +295,7 @@ def words(case: Case, result: Outcome) -> str:
     if isinstance(case.ours, type):
         return f"**no error**: {shown(result)}"
     if result == case.ours:
-        return "the data" if result else "no blob, rightly"
+        return "the data" if result else "no blob, correctly"
     return f"**no error**: {shown(result)}"
 
 
@@ -324,7 +324,7 @@ def document() -> str:
 
     head = f"""# Blob streams compared with pyodps
 
-The same bytes through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
+The same bytes, read through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
 (`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`;
 a test runs both libraries for every line. If a fault raises no error, the cell shows the data that
 is returned instead.
@@ -336,14 +336,14 @@ is returned instead.
 Other differences:
 
 - Both verify CRC32C block by block. Errors of odps_nb name the block, its offset and both values.
-- The repr of pyodps' `BlobRecord` contains all bytes; ours contains their number.
+- The repr of pyodps' `BlobRecord` contains all bytes; ours contains only their number.
 - pyodps returns a file name only with API version 3; odps_nb returns the name in the frame.
 - pyodps buffers a blob of any announced size; odps_nb has limits (`max_blob`, `max_output`), and
   allocates memory only as the bytes arrive.
 - After an error, pyodps' iterator can continue, and parses the following bytes as a frame; ours
-  raises an error.
-- The older class of pyodps 0.13.1 verifies nothing and takes time quadratic in the size of a blob;
-  both others are linear ([growth](growth.png)).
+  raises an error again.
+- The older class of pyodps 0.13.1 verifies nothing and takes quadratic time in the size of a blob;
+  the two others take linear time ([growth](growth.png)).
 """
     return head + "\n".join(row(case) for case in cases()) + "\n" + tail
 

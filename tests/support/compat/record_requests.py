@@ -40,11 +40,11 @@ The jobs use the same settings on both sides. The defaults differ on purpose:
 
 | | stock client | odps_nb | why |
 |---|---|---|---|
-| splits without a filter | `Size`, 256 MiB | `RowOffset` | exact counts, reads that resume |
+| splits without a filter | `Size`, 256 MiB | `RowOffset` | exact counts, resumable reads |
 | rows per batch | 4096 | 20000, at most 16 MiB | fewer, larger batches |
 | writes | plain | exactly once | a repeated upload is not stored twice |
-| commit | all closed streams | the streams named | only what this writer wrote |
-| checksum in blob frames | none | CRC-32 | the server can tell damage |
+| commit | all closed streams | the named streams | commits only what this writer wrote |
+| checksum in blob frames | none | CRC-32 | the server can detect damage |
 
 ## What is not compared
 
@@ -71,7 +71,7 @@ class Outcome:
             return "equal"
         strip = self.job.strip.get(self.version)
         if strip is not None and [strip(one) for one in self.ours] == self.theirs:
-            return "equal but for what is explained"
+            return "equal except as explained"
         return "DIFFERENT"
 
 

@@ -451,7 +451,7 @@ JOBS = (
     Job(name="one blob up", theirs=their_single_blob, ours=our_single_blob, only=UPLOAD),
     blob_batch_job("three blobs up", (None, None, None)),
     blob_batch_job(
-        "three blobs up with names of files",
+        "three blobs up with file names",
         ("a.txt", "b.txt", "c.txt"),
         strip={2: without_file_names},
         explanation="`CustomFileName` in version 2: the stock client sends it only in version 3. "
