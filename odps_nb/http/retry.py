@@ -101,7 +101,7 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
         isinstance(error, ServiceError)
         # the Java and Go SDKs also wait before they submit a job again after these
         and (
-            (error.status == 408 and type(error) is InvalidRequestError)  # with an unknown error code
+            (error.status == 408 and type(error) is InvalidRequestError)  # unknown error code
             or (error.status == 409 and error.retry_after is not None)
         )
         and not is_time_overflow(f"{error.code} {error.message}")
