@@ -217,8 +217,8 @@ class PartitionSpec:
         """Create a spec from text, a mapping, a spec, or ``None`` (empty).
 
         Values of a mapping are text, integers or dates, and are used exactly. In text, ``,`` or
-        ``/`` separates levels, blanks around keys and values are ignored, and a quoted value is used
-        exactly: ``ds = 2024-01-01, hour = '3'``.
+        ``/`` separates levels, blanks around keys and values are ignored, and quoted values are
+        used exactly: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()

@@ -65,8 +65,8 @@ def rows(
     chunk_rows
         Number of consecutive rows to fetch together; chunks are read in a random order.
     buffer_rows
-        Number of rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks. If
-        a table is sorted by label, use smaller chunks and a larger buffer.
+        Maximum rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks.
+        Use smaller chunks and a larger buffer for a table that is sorted by label.
     read_ahead
         Maximum bytes that a worker fetches ahead, in addition to its buffer.
     even
