@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed; ignore pauses that end with a new ``counts[0]``."""
+        """Return seconds since ``counts`` changed; a new ``counts[0]`` does not end a stall."""
         pause = now - self._since
         if counts == self._seen:
             return pause
