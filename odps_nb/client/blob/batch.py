@@ -123,7 +123,7 @@ class BlobBatch:
     def skip(self, number: int) -> None:
         """Skip the rest of the blob with index ``number``; the next part is then the next blob's.
 
-        A short rest is read; otherwise the connection is closed, and later blobs are requested again.
+        A short rest is read; else the connection is closed, and later blobs are requested again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:

@@ -254,7 +254,7 @@ class BlobUploader:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Add blobs to the progress; ``compared``: their checksums were verified here or remotely."""
+        """Add blobs to the progress; ``compared``: the server or this client verified checksums."""
         size = sum(source.size for source in group)
         self.tracker.add(
             items=len(group),

@@ -96,8 +96,8 @@ class WriteStream:
     def resume(self) -> WriteStream:
         """Resume a stream that was not closed.
 
-        Afterwards, `rows` is the number of rows that the service has, and the stream's earlier
-        writer can no longer write. `ConflictError`: the session has ended, or a higher version exists.
+        Afterwards, `rows` is the number of rows that the service has, and the earlier writer can
+        no longer write. `ConflictError`: the session has ended, or a higher version exists.
         """
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
