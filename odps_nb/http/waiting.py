@@ -169,7 +169,7 @@ class Abort:
         self._lock = threading.Lock()
         self._twin: socket.socket | None = None
         self.stopped: bool = False
-        """Whether `stop` was called; later errors are due to it."""
+        """Whether `stop` was called, which causes the errors that follow."""
         renew_after_fork(self)
 
     def _after_fork(self) -> None:

@@ -33,7 +33,7 @@ class Increment:
     """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
 
     If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: the
-    table has a primary key; only then can ``changes`` request every change, not just the last state.
+    table has a primary key; only then can ``changes`` request all changes, not just the last state.
     """
 
     start: int | str

@@ -100,13 +100,13 @@ class ReadPlan:
 class ReadSession:
     """A snapshot and its splits as a plain value, which can be pickled.
 
-    ``schema`` is the batches' schema. ``row_count`` is the rows in all splits (without a filter),
+    ``schema`` is the batches' schema. ``row_count`` counts rows in all splits (if unfiltered),
     ``stored_rows`` the rows and ``estimated_size`` the bytes before filtering, if the service
-    reports them; with a ``limit``, the splits may have more rows. ``expires_at`` counts seconds from
-    the epoch. ``filter`` needs the ``hidden`` columns, which are not returned. ``selects``: whether
-    columns were selected; ``columns``: those to select from the stream. ``latest_version`` of the
-    table is 0 if unknown. ``tells_changes``: the last data column names each row's kind of change.
-    ``sent``, if set, is ``schema`` as the service sends it: text columns not yet BINARY.
+    reports them; with a ``limit``, the splits may have more rows. ``expires_at`` is in seconds
+    since the epoch. ``filter`` needs the ``hidden`` columns, which are not returned. ``selects``:
+    whether columns were selected; ``columns``: those to select from the stream. ``latest_version``
+    of the table is 0 if unknown. ``tells_changes``: the last data column names each row's kind of
+    change. ``sent``, if set, is ``schema`` as the service sends it: text columns not yet BINARY.
     """
 
     table: TableName
