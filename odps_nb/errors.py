@@ -155,7 +155,7 @@ class OdpsNbError(Exception):
 
     def _to_do(self) -> list[str]:
         line = f"to do: {visible(self.hint)}" if self.hint else ""
-        return [line] if line and line not in self.message else []  # Spark's messages contain it
+        return [line] if line and line not in self.message else []  # messages from Spark contain it
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)

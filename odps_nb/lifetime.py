@@ -76,8 +76,8 @@ class Living(Generic[T]):
 
     def add(self, one: T) -> None:
         """Add an object, held weakly; duplicates are ignored."""
-        # The callback is no Python function: Python would drop an exception raised in one, even the
-        # KeyboardInterrupt of a signal that arrives at that moment.
+        # The callback is no Python function, because Python drops an exception raised in one, even
+        # the KeyboardInterrupt of a signal that arrives at that moment.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
@@ -95,12 +95,12 @@ _THREADS: Living[threading.Thread] = Living()
 
 
 def renew_after_fork(one: Renewed) -> None:
-    """Call ``one._after_fork`` in each forked child, while ``one``, held weakly, is alive."""
+    """Call ``one._after_fork`` in each forked child; hold ``one`` weakly."""
     _RENEWED.add(one)
 
 
 def end_at_exit(one: Ending) -> None:
-    """Call ``one.end`` when the interpreter exits, while ``one``, held weakly, is alive."""
+    """Call ``one.end`` when the interpreter exits; hold ``one`` weakly."""
     _ENDING.add(one)
 
 
@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # they are the parent's; the child's objects register again
+    _ENDING.clear()  # of the parent; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()

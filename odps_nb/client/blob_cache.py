@@ -4,8 +4,8 @@ Each blob has one file in a private folder, named by a hash of service, project 
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
-Files are created by a rename, and each file is fully verified whenever it is opened. Damaged files
-are removed. Processes share the folder without a lock.
+A complete file is renamed into place, and fully verified whenever it is opened. Damaged files are
+removed. Processes share the folder without a lock.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
 def _names(
     storage: StorageClient, request: ListTables | ListProjects | ListSchemas
 ) -> Iterator[str]:
-    """Iterate over the valid names. An invalid one could inject code into a generated cell."""
+    """Iterate over the valid names; an invalid one could inject code into a generated cell."""
     for page in _pages(storage, request):
         for name in page.names:
             if is_name(name):
@@ -159,7 +159,7 @@ def explain_refused_table(
     columns: Sequence[str] = (),
     writes: bool = False,
 ) -> None:
-    """Extend a refusal's hint with what the Storage API cannot read; sends one request.
+    """Add to a refusal's hint what the Storage API cannot read; sends one request.
 
     The hint names views, external tables, and JSON columns (``docs/protocol.md`` section 3.1) among
     the requested ``columns`` (empty: all). ``writes``: a write was refused.

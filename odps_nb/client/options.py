@@ -12,8 +12,8 @@ from typing import Any
 from odps_nb.errors import ArgumentError, ConfigError
 
 MAX_SECONDS = 86_400.0
-_WORKING = 4  # as a multiple of the read time-out
-_DOCUMENT = 10  # as a multiple of the read time-out
+_WORKING = 4  # work time-out as a multiple of the read time-out
+_DOCUMENT = 10  # document time-out as a multiple of the read time-out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class ClientOptions:
     """Retries, time-outs and connections of a client. Immutable; times are in seconds.
 
     If a connection is silent for ``read_timeout``, it is closed and the request retried: a read
-    resumes at the exact row, a blob at the exact byte. See ``docs/howto/retries-and-timeouts.md``.
+    resumes at the next row, a blob at the next byte. See ``docs/howto/retries-and-timeouts.md``.
 
     Parameters
     ----------

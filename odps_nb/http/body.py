@@ -68,7 +68,7 @@ class BodyResponse(HTTPResponse):
     def begin(self) -> None:
         """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # begin() calls only these methods of a file
+        head: Any = _Head(file)  # has all file methods that begin() calls
         try:
             self.fp = head
             super().begin()

@@ -87,7 +87,7 @@ class _Response(BodyResponse):
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # half a request was sent: do not reuse it
+            self.will_close = True  # the request is incomplete: do not reuse it
 
 
 class _Guarded(HTTPConnection):
@@ -125,7 +125,7 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may reuse it; ``False`` if its receive buffer is too large to bound."""
+        """Whether the pool may reuse it; ``False`` if its receive buffer exceeds the limit."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
@@ -214,7 +214,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
                 exchange.ahead = sock.recv(_RECORD)
                 raise BrokenPipeError("the server answered before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                data = data[sock.send(data[:_RECORD]) :]  # must repeat the same bytes
+                data = data[sock.send(data[:_RECORD]) :]  # a retry needs the same bytes
     finally:
         sock.settimeout(timeout)
 

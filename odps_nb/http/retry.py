@@ -99,7 +99,7 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
         return idempotent or error.request_sent is False
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
-        # the Java and Go SDKs also wait before they submit a job again after these
+        # after these errors, the Java and Go SDKs also wait and then submit a job again
         and (
             (error.status == 408 and type(error) is InvalidRequestError)  # unknown error code
             or (error.status == 409 and error.retry_after is not None)

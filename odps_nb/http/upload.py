@@ -1,4 +1,4 @@
-"""A request body that is written piece by piece into a bounded pipe, from which a thread sends."""
+"""Request bodies that are written piece by piece into a bounded pipe and sent by a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-_WAIT = 0.1  # seconds; longest delay of Ctrl-C
+_WAIT = 0.1  # maximum delay of Ctrl-C in seconds
 _PIECE = 1 << 18  # bytes in one chunk on the wire
 _PENDING = 1 << 22  # maximum bytes waiting in the pipe
 

@@ -32,7 +32,7 @@ def close_raw(raw: Any) -> None:
 
 
 def _chunks_of(raw: Any) -> Callable[[int], memoryview | bytes]:
-    """Return the cheapest function that reads up to n bytes, valid until its next call."""
+    """Return the cheapest function to read n bytes; a result is valid until the next call."""
     if type(raw) is io.BytesIO or isinstance(raw, (bytes, bytearray, memoryview)):
         return _in_memory(raw)
     if not hasattr(raw, "read"):

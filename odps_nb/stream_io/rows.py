@@ -30,7 +30,7 @@ class ArrowReader:
     Parameters
     ----------
     stream_reader
-        A `StreamReader`; closed by `close`. Its body may be Arrow IPC, or that inside zstd or LZ4
+        A `StreamReader`; closed by `close`. Its body is Arrow IPC, possibly inside zstd or LZ4
         (``docs/protocol.md`` section 5.5).
     expected_rows
         Number of rows that the session reported; ``None`` if unknown.
@@ -166,8 +166,8 @@ class ArrowWriter(Finishing):
     stream_writer
         A `StreamWriter` that sends the body.
     schema
-        Schema of all batches; ``None`` for the first batch's. A compression in its place, as in the
-        SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
+        Schema of all batches. ``None``: that of the first batch. A compression in its place, as in
+        the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
     compression
         Codec for the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
 

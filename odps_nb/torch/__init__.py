@@ -51,9 +51,9 @@ def rows(
 
     Parameters
     ----------
-    ``odps.table(…)``, or its ``read(…)`` with columns and partitions. ``where=`` is evaluated by
-    the client, so all rows are transferred.
-        so all rows are transferred.
+    source
+        ``odps.table(…)``, or its ``read(…)`` with columns and partitions. The client evaluates
+        ``where=``, so all rows are transferred.
     batch_size
         Number of rows to return at a time, as NumPy arrays by column. A DataLoader with
         ``batch_size=None`` converts them to tensors, several times faster. Text, times and nested

@@ -36,7 +36,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return 0, 1
 
 
-class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not there when types are checked
+class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missing when types are checked
     """Rows of a read session in an epoch's order; created by ``odps_nb.torch``.
 
     Each worker of a DataLoader reads its own rows. `set_epoch` chooses the order. Workers receive

@@ -56,7 +56,7 @@ class Profile:
     quota
         Name of the quota that requests use.
     timezone
-        Time zone to show DATETIME and TIMESTAMP in and to interpret naive times in, e.g.
+        Time zone for showing DATETIME and TIMESTAMP and for interpreting naive times, e.g.
         ``Asia/Shanghai``. ``None``: times are shown time zone-naive, in UTC.
     api_version
         Storage API version, 2 or 3.
@@ -141,7 +141,7 @@ class Profile:
         TableName(project=self.project, schema=self.schema, table="t")  # raises for invalid names
 
     def _expand(self, account: Account) -> None:
-        """Set the profile fields that a ``credentials`` value stands for."""
+        """Set the credential fields from a ``credentials`` value."""
         if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
             raise _excluded()
         object.__setattr__(self, "credentials", None)
@@ -206,7 +206,7 @@ class Profile:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Create a profile from `as_options`; case in keys and unknown keys are ignored."""
+        """Create a profile from `as_options`; unknown keys and the case of keys are ignored."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -303,7 +303,7 @@ class Profile:
                 shown.append("credentials=<function>")
             elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # tells two keys apart, but is no use alone
+            elif one.name == "access_id":  # identifies a key, but is useless alone
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
             elif value != one.default:
                 shown.append(f"{one.name}={value!r}")

@@ -21,7 +21,7 @@ PATIENCE = 30.0  # seconds to wait before retrying a failed renewal
 PROCESS_SECONDS = 60.0
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
-# Keys are in lower case without underscores. Some are names that Alibaba's tools print.
+# Accepted names, in lower case and without underscores; some are those of Alibaba's tools.
 _NAMES = {
     "accessid": "access_id",
     "accesskeyid": "access_id",
@@ -115,7 +115,7 @@ class CredentialSource:
             kind = type(given).__name__
             del given
             raise self._no_keys(f"returned {kind} instead of a mapping")
-        raise ConfigError(  # no cause: its message may contain keys
+        raise ConfigError(  # without the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
             option="credentials",
             hint="call it directly to see why",

@@ -207,7 +207,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # no cause: its message may contain a secret
+    raise ConfigError(  # without the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",

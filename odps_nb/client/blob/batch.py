@@ -100,7 +100,7 @@ class BlobBatch:
                         kept[reference] = record
                     self._tracker.add(items=1)
                     yield record
-                    self._attempts.progressed()  # the consumer's own time does not count
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
 

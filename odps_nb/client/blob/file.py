@@ -164,7 +164,7 @@ class BlobFile(PieceFile):
 
     def _next_piece(self) -> memoryview | None:
         """Return the next verified piece; ``None`` at the end of the blob."""
-        self._attempts.progressed()  # the reader's own time does not count
+        self._attempts.progressed()  # exclude the reader's time from the deadline
         while not self._ended:
             try:
                 if self._response is None:

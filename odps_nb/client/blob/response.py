@@ -50,7 +50,7 @@ def blob_events(
 
 
 def raw_size(response: HttpResponse) -> int | None:
-    """Return the size in bytes of a single blob, or ``None`` if Content-Length does not tell."""
+    """Return the size of a single blob in bytes; ``None`` unless Content-Length implies it."""
     coding = from_http_name(response.headers.get("content-encoding"))
     if response.length is None or coding is not Compression.NONE:
         return None

@@ -68,7 +68,7 @@ class Spool(CachedBlob):
         # Unbuffered, or a forked child would write the rest of the buffer a second time.
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
-            assert isinstance(self._file, io.BytesIO)  # there is only one move
+            assert isinstance(self._file, io.BytesIO)  # the bytes are moved only once
             with self._file.getbuffer() as held:
                 _write(file, held[: self.size])
         except BaseException:

@@ -247,7 +247,7 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to inspect their beginnings, in order; the next one ends the previous.
+    """Iterate over blobs to inspect, in order; requesting the next one leaves the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
     connection is closed, and later blobs are requested again. An error of one blob does not affect

@@ -40,7 +40,7 @@ BlobItem = tuple[BlobContent, str | None, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A blob's content, which retries can read again; ``size`` is in bytes."""
+    """A blob's content, which can be read again for retries; ``size`` is in bytes."""
 
     content: Any
     start: int
@@ -159,7 +159,7 @@ def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
     """Copy a stream that cannot be rewound, so that its content can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
-    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # more is rejected later
+    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # longer ones are rejected
         copy.write(data)
     copy.seek(0)
     return copy

@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts because other calls of the job progress; waits stay long."""
+        """Restore half of the attempts, as other calls of the job progress; keep the long waits."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 

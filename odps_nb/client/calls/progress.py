@@ -195,7 +195,7 @@ class ProgressTracker:
                 )
 
     def metered(self, wire_bytes: Callable[[], int]) -> AbstractContextManager[None]:
-        """Include bytes in snapshots, during the block, that have arrived but are not counted yet.
+        """Make snapshots include arrived but uncounted bytes during the block.
 
         A batch is counted when it is complete, which may take a minute on a slow network. Until
         then, ``wire_bytes`` returns its bytes; it must be quick and must not use a tracker.
@@ -203,7 +203,7 @@ class ProgressTracker:
         return self._during(self._meters, wire_bytes)
 
     def sending(self, one: Sending) -> AbstractContextManager[None]:
-        """Include bytes in snapshots, during the block, that were sent but not confirmed yet."""
+        """Make snapshots include sent but unconfirmed bytes during the block."""
         return self._during(self._sending, one)
 
     @contextmanager

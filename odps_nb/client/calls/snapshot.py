@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed; a new ``counts[0]`` does not end a stall."""
+        """Return seconds since ``counts`` changed; do not count a pause that ends its phase."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -110,10 +110,10 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment; sizes are in bytes, times in seconds.
 
-    ``complete_bytes`` counts Arrow streams that had their end marker and the expected number of
-    rows, which have no checksum. ``verified_bytes`` counts payload whose checksums match (a blob's
-    CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts uploaded blobs' bytes, out
-    of ``bytes_total``; ``moving`` lists the files being uploaded.
+    ``complete_bytes`` counts complete Arrow streams: with an end marker and the expected number
+    of rows, as rows have no checksum. ``verified_bytes`` counts payload whose checksums match (a
+    blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts uploaded blobs'
+    bytes, out of ``bytes_total``; ``moving`` lists the files being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

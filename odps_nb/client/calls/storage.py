@@ -253,7 +253,7 @@ class StorageClient:
     def tunnel_endpoint(self) -> str:
         """Base URL of the Storage API; fetched from the service if the profile does not set it.
 
-        It is fetched again after this address refused a connection (``docs/protocol.md`` 1.1).
+        If this address refuses a connection, it is fetched again (``docs/protocol.md`` 1.1).
         """
         with self._lock:
             found = self._tunnel
@@ -265,7 +265,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine and is not a local end of a slow tunnel."""
+        """Whether the Storage API runs on this machine not behind a tunnel to a slow network."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 

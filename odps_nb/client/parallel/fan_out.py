@@ -142,7 +142,7 @@ def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, Non
 
 
 def _close(items: Iterator[T]) -> None:
-    close = getattr(items, "close", None)  # generators have it, but other iterators may not
+    close = getattr(items, "close", None)  # iterators other than generators may lack it
     if close is not None:
         close()
 
@@ -239,7 +239,7 @@ class _Round(Generic[T]):
 
     def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
         with self._changed:
-            # Jobs start in order, so that no job runs before the head's, which may always start.
+            # Jobs start in order, so the consumer never waits for a job that cannot start.
             while self._job is not None and self._running >= self._concurrency.lanes:
                 self._changed.wait(SHORT_WAIT)
             job = self._job
@@ -348,7 +348,7 @@ class _Round(Generic[T]):
     def close(self) -> list[threading.Thread]:
         """Stop all jobs; return the worker threads, which the caller joins."""
         if not self._home.is_here:
-            return []  # they are the parent process's
+            return []  # the threads are the parent process's
         self.end()
         return self._threads
 

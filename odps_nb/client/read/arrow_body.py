@@ -146,7 +146,7 @@ class _Watched(io.RawIOBase):
 
 
 def _begins_document(head: bytes | memoryview) -> bool:
-    """Return whether a body begins with an error document instead of an Arrow message."""
+    """Return whether an error document begins where an Arrow message should."""
     head = bytes(head).lstrip()
     return head[:1] in (b"{", b"<") or head[:2] == GZIP_MAGIC
 

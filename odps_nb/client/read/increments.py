@@ -72,12 +72,12 @@ class Increment:
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return a stream's columns for a session's: the operation column in place of `CHANGE`."""
+    """Return the stream's columns: the session's, but the operation column replaces `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a stream's column names for a session's: the operation's in place of `CHANGE`'s."""
+    """Return the stream's column names: the session's, but the operation's replaces `CHANGE`'s."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 

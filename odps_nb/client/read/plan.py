@@ -53,11 +53,11 @@ class ReadPlan:
     versions
         ``(after, upto)``: read only rows added by versions after ``after`` and up to ``upto``.
     appends_only
-        Skip versions that replaced rows; otherwise, such a version raises.
+        Skip versions that replaced rows; otherwise, such a version raises an error.
     timestamp_unit
         Unit of TIMESTAMPs. ``None``: nanoseconds.
     increment
-        Read only the rows of some versions; excludes ``versions``.
+        Read only the rows of some versions; cannot be combined with ``versions``.
     """
 
     table: TableName

@@ -108,7 +108,7 @@ class ResumableRowStream:
         self._response: HttpResponse | None = None  # response of the open stream
         self._schema: pa.Schema | None = None
         self._places: tuple[int, ...] | None = (
-            None  # of the columns to return; None: all, in the order of the stream
+            None  # indexes of the columns to return; None: all, in stream order
         )
         self._rows_of_last = 0
         self._decoded_bytes = 0
@@ -123,7 +123,7 @@ class ResumableRowStream:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield self.fit(batch) if fits else batch
-                    self._attempts.progressed()  # the consumer's own time does not count
+                    self._attempts.progressed()  # exclude the consumer's time from the deadline
             finally:
                 self._drop()
         self._tell_end()
@@ -150,7 +150,7 @@ class ResumableRowStream:
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
-        """Close the connection if the service refuses other readers; `batches` reopens it."""
+        """Close the connection if the service throttles other readers; `batches` reopens it."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
@@ -176,7 +176,7 @@ class ResumableRowStream:
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
-        """Lower the shared limit; if other readers progressed, the deadline counts from now on."""
+        """Lower the shared limit; restart the deadline if other readers have made progress."""
         concurrency.refused()
         before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:

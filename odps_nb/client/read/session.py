@@ -54,7 +54,7 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
-#: Minimum bytes of a split that the service makes (its clients' live tests); not for row ranges.
+#: Minimum split size in bytes (live tests of the service's clients); no limit for row ranges.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 #: Default maximum number of splits; for more data, splits are larger.

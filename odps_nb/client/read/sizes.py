@@ -60,7 +60,7 @@ def batch_bytes(ahead: int, lanes: int) -> int:
 
 
 def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Return the maximum rows of a batch; fewer if the service's byte limits are too high."""
+    """Return a batch's row limit, which is lower if the service's byte limits are too high."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

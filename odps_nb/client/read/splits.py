@@ -272,7 +272,7 @@ class SplitRows:
     def __next__(self) -> pa.RecordBatch:
         try:
             while True:
-                if self._begun:  # a stream that opens refreshes the session itself
+                if self._begun:  # opening a stream refreshes the session
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
@@ -285,7 +285,7 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that pass the filter; only their text must be valid.
+        """Return the rows that pass the filter; invalid text in other rows raises no error.
 
         The service skips only whole blocks of rows, so every row is tested here.
         """
@@ -297,7 +297,7 @@ class SplitRows:
         return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
-        """Keep the session alive; close the connection if the service refuses other readers."""
+        """Keep the session alive; close the connection if the service throttles other readers."""
         self._look_after()
         self._rows.rest()
 

@@ -169,7 +169,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return the given columns' names as spelled in the schema; raise unless they can be keys."""
+    """Return column names as spelled in the schema; raise unless these columns can be keys."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:

@@ -250,7 +250,7 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # as for a REST request
+    if error.code in _MISSING:  # as a REST request would raise
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
     elif _NO_PARTITION.search(error.message):  # the service has no code for it
         error = NotFoundError(
