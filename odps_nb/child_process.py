@@ -1,7 +1,7 @@
-"""Child processes that can be killed at any moment, and the messages sent over their pipes.
+"""Child processes that can be killed at any time, and the messages sent over their pipes.
 
-A message is ``u32 length of JSON · u64 length of data · JSON · data``. Parsers of untrusted bytes
-and queries of the embedded service run in these processes, so this module has few imports.
+A message is ``u32 length of JSON · u64 length of data · JSON · data``. These processes parse
+untrusted bytes and run queries of the embedded service, so this module has few imports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LENGTHS: Final = struct.Struct(">IQ")
 
 
 def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:
-    """Return one message."""
+    """Return the bytes of one message."""
     text = json.dumps(found).encode()
     return b"".join((LENGTHS.pack(len(text), len(data)), text, data))
 
@@ -32,7 +32,7 @@ def unpack(source: IO[bytes], limit: int = sys.maxsize) -> tuple[dict[str, Any],
     """Read one message.
 
     Raise `EOFError` if the other process has ended, and `ValueError` or `RecursionError` if the
-    message is invalid or longer than ``limit`` bytes.
+    message is invalid or exceeds ``limit`` bytes.
     """
     length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
     if length + size > limit:
@@ -75,11 +75,11 @@ class Child(subprocess.Popen[bytes]):
         self.pipes[0].flush()
 
     def receive(self, limit: int) -> tuple[dict[str, Any], bytes]:
-        """Return the next message, as `unpack` does."""
+        """Return the next message; raises like `unpack`."""
         return unpack(self.pipes[1], limit)
 
     def kill(self) -> None:
-        """Kill the process and the processes it forked; a waiting `receive` raises `EOFError`."""
+        """Kill the process and those that it forked; a waiting `receive` raises `EOFError`."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if hasattr(os, "killpg"):
@@ -92,34 +92,34 @@ class Child(subprocess.Popen[bytes]):
         self.kill()
         code = self.wait()
         for pipe in self.pipes:
-            with contextlib.suppress(OSError):  # unsent data may remain
+            with contextlib.suppress(OSError):  # closing fails if data could not be sent
                 pipe.close()
         return code
 
     def forget(self) -> None:
-        """Close this side of the pipes in a forked process, which must not control the child."""
+        """Close a forked process's copy of the pipes; only the parent may control the child."""
         for pipe in self.pipes:
-            # bypass the buffer: another thread may have been writing at the time of the fork
+            # Bypass the buffer, whose lock another thread may have held at the fork.
             pipe.raw.close()  # type: ignore[attr-defined]
         self.returncode = 0  # only the parent may wait for the child
 
 
 class IdleTimer:
-    """Calls a function after some idle seconds; its owner holds a lock around each call."""
+    """Calls a function after a number of idle seconds; its owner holds a lock for each method."""
 
     def __init__(self, seconds: float, end: Callable[[], object]) -> None:
         self.seconds, self._end = seconds, end
         self.timer: threading.Timer | None = None
 
     def start(self) -> None:
-        """Start the countdown, or restart it."""
+        """Start or restart the countdown."""
         self.stop()
         self.timer = threading.Timer(self.seconds, self._end)
         self.timer.daemon = True
         self.timer.start()
 
     def stop(self) -> None:
-        """Stop waiting."""
+        """Stop the countdown."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -135,11 +135,11 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def hide_pandas() -> None:
-    """Make pandas look missing: pyarrow would load it, which takes half a second."""
+    """Make importing pandas fail, because pyarrow would load it, which takes half a second."""
     sys.meta_path.insert(0, _WithoutPandas())
 
 
 def die_first() -> None:
-    """Let the system kill this process, not its parent, when it runs out of memory."""
+    """Make the system kill this process before its parent when memory runs out."""
     with contextlib.suppress(OSError):  # only Linux supports it
         Path("/proc/self/oom_score_adj").write_text("1000")

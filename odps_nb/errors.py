@@ -1,4 +1,4 @@
-"""The exception hierarchy (imports no other module of odps_nb).
+"""The exception hierarchy; imports no other module of odps_nb.
 
 ::
 
@@ -30,9 +30,9 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error has a ``hint`` (what to do), which may be ``None``. Other facts are keyword attributes;
-a higher layer adds context as a note (``add_note``) and re-raises the same error. Message, facts
-and notes survive pickling because Spark sends errors between processes.
+Every error has a ``hint`` (what to do), which may be ``None``. Other facts are keyword attributes.
+A higher layer adds context as a note (``add_note``) and re-raises the same error. Message, facts
+and notes survive pickling, because Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ __all__ = [
     "visible",
 ]
 
-# Control characters may hide or overwrite text and control a terminal; direction marks reorder
-# text ("gpj.exe" looks like "exe.jpg"); a lone surrogate cannot be encoded as UTF-8.
+# Control characters may hide or overwrite text and control a terminal. Direction marks reorder
+# text ("gpj.exe" looks like "exe.jpg"). A lone surrogate cannot be encoded as UTF-8.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
     "|\r(?!\n)"
@@ -82,7 +82,7 @@ _UNSEEN = re.compile(
 
 
 def visible(value: object, *, keep: str = "") -> str:
-    """Return ``str(value)`` with characters that hide or reorder text escaped, e.g. ``\\x1b``.
+    """Return ``str(value)``, escaping characters that hide or reorder text, e.g. as ``\\x1b``.
 
     Use it to display text from a service, a file or a user. Newlines, tabs and the characters in
     ``keep`` are not escaped.
@@ -101,11 +101,11 @@ class OdpsNbError(Exception):
     """Base class of all errors of this package; message, facts and notes survive pickling.
 
     ``in_doubt``: the response to a commit or a statement was lost, so it may have succeeded or may
-    still be running. Check the table before you retry.
+    still be running. Check the table before retrying.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
-    """Names of the facts: those of the base class, then annotations without a value."""
+    """Names of the facts: the base class's, then the class's annotations without a value."""
     hint: str | None
     in_doubt: bool = False
 
@@ -130,17 +130,17 @@ class OdpsNbError(Exception):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes added by each layer, innermost first."""
+        """The notes that the layers added, innermost first."""
         return tuple(self._notes)
 
     @property
     def __notes__(self) -> list[str]:
-        """Lines that Python prints below a traceback: notes, code and request id, and the hint."""
+        """Lines that Python prints below a traceback: notes, code, request id and hint."""
         return [*self._notes, *self._last_lines()]
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:
-        # libraries that pickle exceptions write the list back, possibly with an extra note
+        # Libraries that pickle exceptions set this list again, possibly with an extra note.
         told, own = self._last_lines(), list(notes)
         for at in range(len(own) - len(told), -1, -1):
             if own[at : at + len(told)] == told:
@@ -171,8 +171,8 @@ class OdpsNbError(Exception):
         return _revive, (type(self), self.message, facts, self.notes, self.in_doubt)
 
     def __copy__(self) -> OdpsNbError:
-        # Importing pyodps registers a reducer for every exception class, and `copy.copy`
-        # would prefer it to the one above; its copies share their list of notes.
+        # pyodps registers a reducer for every exception class, which `copy.copy` would prefer to
+        # `__reduce__`. Copies made with it would share one list of notes.
         make, parts = self.__reduce__()
         copied: OdpsNbError = make(*parts)
         return copied
@@ -185,7 +185,7 @@ def _facts_told(error: OdpsNbError) -> list[str]:
 
 
 def _shorten(value: object) -> str:
-    # Messages and some facts are sent by a service, and a repr may be logged.
+    # Some messages and facts come from a service, and a repr may be logged.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 
@@ -208,11 +208,11 @@ def _revive(
 
 
 class OdpsNbWarning(UserWarning):
-    """Category of all warnings of this package."""
+    """Base category of the warnings of this package."""
 
 
 class ProtocolError(OdpsNbError):
-    """The bytes violate the format; ``offset`` is in bytes from the start of the stream."""
+    """The bytes violate the format; ``offset`` counts bytes from the start of the stream."""
 
     offset: int | None
     request_id: str | None
@@ -227,7 +227,7 @@ class ChecksumError(ProtocolError):
 
 
 class TruncatedError(ProtocolError):
-    """The bytes end too early; ``expected`` and ``actual`` are the counts in the message."""
+    """The bytes end too early; ``expected`` and ``actual`` are the two counts."""
 
     expected: int | None
     actual: int | None
@@ -236,14 +236,14 @@ class TruncatedError(ProtocolError):
 class FramingError(ProtocolError):
     """A length, a JSON part or the order of parts is invalid.
 
-    ``lasts``: a retry would return the same bytes, so the request is not retried.
+    ``lasts``: a retry would return the same bytes, so the client does not retry the request.
     """
 
     lasts: bool = False
 
 
 class LimitExceededError(OdpsNbError):
-    """A result is larger than ``limit``, which an argument such as ``max_bytes`` sets."""
+    """A result exceeds ``limit``, which is set by an argument such as ``max_bytes``."""
 
     limit: int | None
     actual: int | None
@@ -251,7 +251,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size in the bytes exceeds ``limit``: they are damaged, or the limit is too low."""
+    """A size stated in the bytes exceeds ``limit``: damaged bytes, or a limit that is too low."""
 
     limit: int | None
     actual: int | None
@@ -261,7 +261,7 @@ class OversizeError(ProtocolError, LimitExceededError):
 
 
 class TransportError(OdpsNbError):
-    """No response, or an incomplete one; if ``request_sent``, the server may have acted."""
+    """No response, or an incomplete one; if ``request_sent``, the server may have acted on it."""
 
     url: str | None
     request_id: str | None
@@ -273,7 +273,7 @@ class ConnectError(TransportError):
 
 
 class CertificateError(ConnectError):
-    """The server's certificate is not trusted, has expired, or is for another name."""
+    """The server's certificate is untrusted, has expired, or is for another name."""
 
 
 class RequestTimeoutError(TransportError):
@@ -290,7 +290,7 @@ class BrokenStreamError(TransportError):
 class ServiceError(OdpsNbError):
     """An error response of the server: HTTP ``status``, error ``code`` and ``request_id``.
 
-    ``excerpt`` is the faulty line of a query, with a caret below the position.
+    ``excerpt`` is a query's faulty line, with a caret below the position.
     """
 
     status: int | None
@@ -301,7 +301,7 @@ class ServiceError(OdpsNbError):
 
 
 class InvalidRequestError(ServiceError):
-    """The server rejects an argument."""
+    """The server rejected an argument."""
 
 
 class AccessDeniedError(ServiceError):
@@ -317,7 +317,7 @@ class ConflictError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session has expired. It is not reopened, because its snapshot would differ."""
+    """The session has expired. A new one is not opened, because its snapshot would differ."""
 
 
 class ThrottledError(ServiceError):
@@ -336,9 +336,9 @@ class QueryError(ServiceError):
 
 
 class ArgumentError(OdpsNbError, ValueError):
-    """An argument is invalid; raised before any request is sent for it.
+    """An argument is invalid; raised before the request is sent.
 
-    Arguments that the service rejects raise `InvalidRequestError`.
+    `InvalidRequestError` reports arguments that the service rejects.
     """
 
     code: str | None
@@ -348,7 +348,7 @@ class ArgumentError(OdpsNbError, ValueError):
 class ConversionError(OdpsNbError):
     """A value or type does not fit its target.
 
-    ``row`` counts from 0; ``path`` is the path to a nested value, such as ``[1].price``.
+    ``row`` counts from 0; ``path`` locates a nested value, for example ``[1].price``.
     """
 
     column: str | None
@@ -359,7 +359,7 @@ class ConversionError(OdpsNbError):
 
 
 class ConfigError(OdpsNbError):
-    """A profile, credential or option is missing or conflicting; ``option`` is its name."""
+    """A profile, credential or option is missing or contradicts another; ``option`` names it."""
 
     option: str | None
 
@@ -371,7 +371,7 @@ class MissingDependencyError(ConfigError):
 
 
 class CancelledError(OdpsNbError):
-    """Cancelled by the user. A write that raises this has committed nothing."""
+    """The user cancelled the operation. A write that raises this has committed nothing."""
 
 
 class StateError(OdpsNbError, RuntimeError):
@@ -389,4 +389,4 @@ def explain(error: BaseException) -> list[str]:
     if where:
         lines.append("where: " + " · ".join(where))
     lines += error._to_do()
-    return [visible(line) for line in lines]  # escape again: facts may be set later
+    return [visible(line) for line in lines]  # escape again, as facts may be set later

@@ -1,7 +1,7 @@
-"""Cleans up at interpreter exit and after ``fork``.
+"""Cleans up at interpreter exit and after a ``fork``.
 
-A thread inside Arrow at interpreter exit aborts the process, and two processes that share a
-socket read each other's responses. Objects with threads, sockets or locks register here.
+A thread that runs Arrow code at interpreter exit aborts the process, and two processes that share
+a socket read each other's responses. Objects with threads, sockets or locks register here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weakref import ref
 from odps_nb.errors import OdpsNbError, StateError
 
 EXIT_PATIENCE = 10.0
-"""Seconds to wait for threads at exit; all of them check for the end far more often."""
+"""Maximum seconds to wait for threads at exit; all check far more often whether to end."""
 
 T = TypeVar("T")
 
@@ -30,21 +30,21 @@ _log = logging.getLogger("odps_nb")
 
 
 class Renewed(Protocol):
-    """An object whose locks and sockets a forked child must not use."""
+    """Interface of objects with locks and sockets that a forked child must not use."""
 
     def _after_fork(self) -> None:
-        """Create new locks, and drop sockets and threads; called first in the child."""
+        """Create new locks, and drop sockets and threads; called in the child after a fork."""
 
 
 class Ending(Protocol):
-    """An object with running threads, or with work that must be ended at exit."""
+    """Interface of objects with running threads, or with work that must end at exit."""
 
     def end(self) -> None:
-        """Begin to stop permanently, without joining threads. Idempotent."""
+        """Start stopping for good, without joining threads. Idempotent."""
 
 
 class Home:
-    """Records the process that created an object, to refuse its use in a forked child."""
+    """The process that created an object, recorded to refuse the object's use in a forked child."""
 
     __slots__ = ("_pid",)
 
@@ -53,11 +53,11 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that created it."""
+        """Whether the current process is the one that created this."""
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
-        """Raise if this is a forked child."""
+        """Raise `StateError` in a forked child; ``what`` names the object."""
         if not self.is_here:
             raise StateError(
                 f"{what} was created by the parent process, before the fork",
@@ -68,16 +68,16 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic: a lock could be held while the process forks.
+    Each operation on the dictionary is atomic. A lock instead could be held during a fork.
     """
 
     def __init__(self) -> None:
         self._refs: dict[int, ref[T]] = {}
 
     def add(self, one: T) -> None:
-        """Hold an object weakly; duplicates are ignored."""
-        # No Python callback: Python drops an exception raised in one, even the KeyboardInterrupt
-        # of a signal that arrives at that moment.
+        """Add an object, held weakly; duplicates are ignored."""
+        # The callback is no Python function, because Python drops an exception raised in one, even
+        # the KeyboardInterrupt of a signal that arrives at that moment.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
@@ -95,20 +95,20 @@ _THREADS: Living[threading.Thread] = Living()
 
 
 def renew_after_fork(one: Renewed) -> None:
-    """Register ``one``: its ``_after_fork`` is called in each forked child. Held weakly."""
+    """Call ``one._after_fork`` in each forked child; hold ``one`` weakly."""
     _RENEWED.add(one)
 
 
 def end_at_exit(one: Ending) -> None:
-    """Register ``one``: its ``end`` is called when the interpreter ends. Held weakly."""
+    """Call ``one.end`` when the interpreter exits; hold ``one`` weakly."""
     _ENDING.add(one)
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread that the interpreter waits for at exit; the caller must make it end.
+    """Start a thread that the interpreter joins at exit; the caller must make it end.
 
-    A Ctrl-C inside ``Thread.start`` would break its lock, and the thread would fail with "release
-    unlocked lock" (CPython 3.11), so the interrupt is raised once the thread runs.
+    Ctrl-C inside ``Thread.start`` would break a lock, and the thread would fail with "release
+    unlocked lock" (CPython 3.11). So the interrupt is raised only after the thread has started.
     """
     _THREADS.add(thread)
     with _interrupted_later():
@@ -117,7 +117,7 @@ def start_thread(thread: threading.Thread) -> None:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Delay a SIGINT in the main thread until the end of the block."""
+    """Delay a SIGINT in the main thread until the block has ended."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # those belong to the parent; the child's objects register again
+    _ENDING.clear()  # of the parent; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()

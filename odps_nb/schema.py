@@ -1,7 +1,7 @@
-"""The MaxCompute type tree, columns and table schemas as values.
+"""MaxCompute's type tree, columns and table schemas as values.
 
-``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
-``odps_nb.convert`` to Arrow. Type codes are those of ``docs/protocol.md`` section 3.11.
+``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON,
+``odps_nb.convert`` to Arrow. Type codes are those in ``docs/protocol.md`` section 3.11.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ __all__ = [
 class TypeCode(IntEnum):
     """Type numbers in the nested ("write") schema form.
 
-    For types with a code below 0 no source documents the number: they are sent as `UNKNOWN`, and
-    identified by the text of the type.
+    For types with a negative code, no source documents the number: they are sent as `UNKNOWN`,
+    and the type's text identifies them.
     """
 
     UNKNOWN = -1
@@ -74,7 +74,7 @@ class TypeCode(IntEnum):
 
 _TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
-"""Types returned as text; STRING may contain any bytes."""
+"""Types whose values are returned as text; a STRING may contain any bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """DECIMAL(precision, scale); both are ``None`` for DECIMAL without a size (read as 38, 18)."""
+    """DECIMAL(precision, scale); both are ``None`` for a plain DECIMAL (read as 38, 18)."""
 
     precision: int | None = None
     scale: int | None = None
@@ -95,7 +95,7 @@ class DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class LengthType:
-    """CHAR(n) or VARCHAR(n); ``length`` counts characters."""
+    """CHAR(n) or VARCHAR(n); ``length`` is the number n of characters."""
 
     code: TypeCode
     length: int
@@ -136,7 +136,7 @@ class StructType:
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """VECTOR(element, length): ``length`` numbers of FLOAT or DOUBLE, none of them null."""
+    """VECTOR(element, length): ``length`` FLOAT or DOUBLE numbers, none of which is null."""
 
     element: PrimitiveType
     length: int
@@ -165,10 +165,10 @@ OdpsType = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """The expression that generates the values of a partition column (AUTO PARTITIONED BY).
+    """The expression that computes a partition column's values (AUTO PARTITIONED BY).
 
-    ``text`` is its SQL. ``source`` and ``unit`` are the arguments of ``trunc_time(source, 'unit')``
-    with a unit of year, month, day or hour, and empty for other expressions.
+    ``text`` is its SQL. For ``trunc_time(source, 'unit')`` with the unit year, month, day or hour,
+    ``source`` and ``unit`` are the arguments; for other expressions both are empty.
     """
 
     text: str
@@ -178,9 +178,9 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is its id on the server, ``None`` if unknown.
+    """One column of a table. ``column_id`` is its id on the server; ``None`` if unknown.
 
-    ``generated`` is the expression of a partition column that is computed from another column.
+    ``generated`` is the expression if this is a partition column computed from another column.
     """
 
     name: str
@@ -193,7 +193,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """Data columns, then partition columns, in the order in which they arrive."""
+    """Data columns, then partition columns, in the order in which the service returns them."""
 
     columns: tuple[Column, ...] = ()
     partition_columns: tuple[Column, ...] = ()
@@ -214,7 +214,7 @@ class TableSchema:
         return tuple(column.name for column in self.all_columns)
 
     def find(self, name: str) -> Column | None:
-        """Return the column with that name, ignoring case, or ``None``."""
+        """Return the column with that name (case is ignored), or ``None``."""
         return self._by_name.get(name.casefold())
 
     def source_of(self, column: Column) -> Column | None:
@@ -236,29 +236,29 @@ def has_blob(odps: OdpsType) -> bool:
 
 
 def is_readable(odps: OdpsType) -> bool:
-    """Whether the Arrow type of a read is known for the type."""
+    """Whether the Arrow type that reads return for this type is known."""
     return not has_any(odps, (TypeCode.UNKNOWN, TypeCode.VARIANT))
 
 
 def has_timestamp(odps: OdpsType) -> bool:
-    """Whether the type is or contains a TIMESTAMP, which has a choice of units on the wire."""
+    """Whether the type is or contains a TIMESTAMP, whose unit on the wire can be chosen."""
     return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
 
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type is or contains a type with one of these codes."""
+    """Whether the type has one of these codes or contains a type that does."""
     return any(one.code in codes for one in types_in(odps))
 
 
 def types_in(odps: OdpsType) -> Iterator[OdpsType]:
-    """Yield a type and the types inside it."""
+    """Yield a type and all types nested in it."""
     yield odps
     for _, inner in children_of(odps):
         yield from types_in(inner)
 
 
 def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
-    """Yield the direct child types of ARRAY, MAP and STRUCT, with their names on the wire."""
+    """Yield the child types of an ARRAY, MAP or STRUCT, with their names on the wire."""
     if isinstance(odps, ArrayType):
         yield "element", odps.element
     elif isinstance(odps, MapType):
@@ -270,9 +270,9 @@ def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
-    """Return the schema with BINARY in place of text in data columns, including nested text.
+    """Return the schema with BINARY in place of text in data columns, even in nested types.
 
-    References of BLOBs and partition columns stay text.
+    BLOB references and partition columns stay text.
     """
     columns = tuple(replace(one, type=_text_as_binary(one.type)) for one in schema.columns)
     return replace(schema, columns=columns)

@@ -1,7 +1,7 @@
-"""Keeps keys and tokens out of tracebacks and logs: values without a repr.
+"""Keeps keys and tokens out of tracebacks and logs by hiding their reprs.
 
-Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs, so secrets become
-`Secret` values as soon as they enter the package.
+Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs. So secrets are
+converted to `Secret` as soon as they enter the package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
-"""Settings that are never shown; a command line may contain keys."""
+"""Settings whose values are never shown, including a command line, which may contain keys."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,29 +43,29 @@ class Hidden(dict[str, Any]):
 
 
 def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
-    """Return a copy of the settings with secret values as `Secret`."""
+    """Return a copy of the settings, with secret values converted to `Secret`."""
     copied = Hidden(settings)
     for name in SECRET_NAMES:
         if isinstance(copied.get(name), str):
             copied[name] = Secret(copied[name])
     if isinstance(copied.get("credentials"), (str, bytes, tuple, list, Mapping)):
-        copied["credentials"] = Secret("refused by Profile")  # it may hold a key
+        copied["credentials"] = Secret("refused by Profile")  # may contain a key
     return copied
 
 
 def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: call the function with its keyword arguments passed through `hidden`."""
+    """Decorator: pass the function's keyword arguments through `hidden` before each call."""
 
     @functools.wraps(function)
     def hiding(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # the same type, hidden
+        given = hidden(given)  # type: ignore[assignment]  # still the same type
         return function(*args, **given)
 
     return hiding
 
 
 def forget_locals(error: BaseException) -> None:
-    """Clear the local variables in the frames of an error and of its causes."""
+    """Clear the local variables in the traceback frames of an error and its causes."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:

@@ -1,7 +1,7 @@
-"""Parses and writes SQL with sqlglot; all its failures become `sqlglot.errors.SqlglotError`.
+"""Parses and writes SQL with sqlglot; reports its failures as `sqlglot.errors.SqlglotError`.
 
-sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. A text that is nested
-too deeply still raises `RecursionError`.
+sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. For text that is nested
+too deeply, `RecursionError` is not converted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @cache
 def hive() -> Any:
-    """Return the Hive dialect, in which a cast keeps the length of CHAR(n) and VARCHAR(n)."""
+    """Return the Hive dialect, changed so that casts keep the length in CHAR(n) and VARCHAR(n)."""
     from sqlglot.dialects.hive import Hive
 
     def _parse_types(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -25,7 +25,7 @@ def hive() -> Any:
 
 
 def parse(text: str, dialect: Any) -> list[Any]:
-    """Return the tree of each statement; ``None`` for an empty one."""
+    """Return the tree of each statement; ``None`` for an empty statement."""
     import sqlglot
 
     with _own_errors():
@@ -33,18 +33,18 @@ def parse(text: str, dialect: Any) -> list[Any]:
 
 
 def spell(tree: Any, dialect: Any, **options: Any) -> str:
-    """Return a tree as SQL text; ``options`` are those of ``Expression.sql``."""
+    """Return a tree's SQL text; ``options`` are passed to ``Expression.sql``."""
     with _own_errors():
         return str(tree.sql(dialect=dialect, **options))
 
 
 def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
-    """Return a copy of a query with the types of its nodes, as far as they can be inferred.
+    """Return a copy of a query whose nodes have types, as far as these can be inferred.
 
     Parameters
     ----------
     columns
-        Columns of each table by table name: a mapping of column names to sqlglot types.
+        Maps each table name to its columns, and each column name to its sqlglot type.
     """
     from sqlglot.optimizer.annotate_types import annotate_types
     from sqlglot.optimizer.qualify import qualify
@@ -70,6 +70,6 @@ def _own_errors() -> Iterator[None]:
         yield
     except (SqlglotError, RecursionError, MemoryError):
         raise
-    except Exception as error:  # sqlglot may raise anything for an unexpected tree
+    except Exception as error:  # sqlglot may raise anything for an unusual tree
         said = "the parser fails: check that each function has all its arguments"
         raise ParseError(said) from error

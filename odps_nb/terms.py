@@ -1,4 +1,4 @@
-"""Basic values used everywhere: table names, partition specs, splits, blob references."""
+"""Basic values used everywhere: table names, partition specs, splits and blob references."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
     "shorten",
 ]
 
-# Names are checked here, before they are used in a URL or in SQL.
+# Names are validated here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
-_KEY = re.compile(r"\w{1,128}", re.UNICODE)  # columns may begin with a digit
+_KEY = re.compile(r"\w{1,128}", re.UNICODE)  # column names may begin with a digit
 
 
 class Compression(str, Enum):
-    """Content coding of a body or codec of Arrow IPC buffers, by context.
+    """Content coding of a body, or codec of Arrow IPC buffers, depending on the context.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Convert ``None``, a member, or a name, ignoring case; also those of pyodps."""
+        """Convert ``None``, a member, or a name (case is ignored; pyodps' names are accepted)."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -89,7 +89,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Convert a member, its value (ignoring case), or ``None`` (strict)."""
+        """Convert a member, its value (case is ignored), or ``None`` (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -102,14 +102,14 @@ class TextMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How a read returns text: with ``char_padding``, CHAR(n) keeps its trailing blanks."""
+    """How a read returns text; with ``char_padding``, CHAR(n) keeps its trailing blanks."""
 
     mode: TextMode = TextMode.STRICT
     char_padding: bool = False
 
     @classmethod
     def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
-        """Make the options from a user's arguments; for ``text`` see `TextMode.of`."""
+        """Create the options from a user's arguments; see `TextMode.of` for ``text``."""
         if not isinstance(char_padding, bool):
             raise ArgumentError(
                 f"char_padding is {char_padding!r}, not a boolean",
@@ -151,7 +151,7 @@ class WriteMode(str, Enum):
 
 
 class TimeUnit(str, Enum):
-    """Unit of Arrow timestamps, as written on the wire."""
+    """Unit of Arrow timestamps, with the names used on the wire."""
 
     SECOND = "second"
     MILLI = "milli"
@@ -160,13 +160,13 @@ class TimeUnit(str, Enum):
 
 
 def is_name(text: str) -> bool:
-    """Return whether the text is a valid name of a project, a schema or a table."""
+    """Return whether a text is a valid project, schema or table name."""
     return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableName:
-    """A table by project, schema (``None`` means the default schema) and name."""
+    """A table's project, schema (``None`` for the default schema) and name."""
 
     project: str
     table: str
@@ -185,7 +185,7 @@ class TableName:
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
-        parts = text.split(".") if isinstance(text, str) else []  # a DataFrame may have any value
+        parts = text.split(".") if isinstance(text, str) else []  # a DataFrame may hold any value
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -206,18 +206,18 @@ class TableName:
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
-    Lists of partitions may contain values that no request can express unambiguously (see
-    `check_partition_value`); `of` and `checked` raise for them.
+    Partition lists from the service may contain values that requests cannot express unambiguously
+    (see `check_partition_value`); `of` and `checked` raise for them.
     """
 
     items: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
-        """Make a spec from text, a mapping, a spec, or ``None`` (empty).
+        """Create a spec from text, a mapping, a spec, or ``None`` (empty).
 
         Values of a mapping are text, integers or dates, and are used exactly. In text, ``,`` or
-        ``/`` separates levels, blanks around keys and values are ignored, and a quoted value is
+        ``/`` separates levels, blanks around keys and values are ignored, and quoted values are
         used exactly: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
@@ -234,7 +234,7 @@ class PartitionSpec:
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec; raise unless a request can express it unambiguously."""
+        """Return this spec, or raise if a request cannot express it unambiguously."""
         for key, value in self.items:
             _checked(key, value, f"{key}={value}")
         return self
@@ -257,25 +257,25 @@ class PartitionSpec:
         return len(self.items)
 
     def covers(self, other: PartitionSpec) -> bool:
-        """Whether each key of this (partial) spec has the same value in ``other``."""
+        """Whether ``other`` has the same value for each key of this (partial) spec."""
         theirs = dict(other.items)
         return all(theirs.get(key) == value for key, value in self.items)
 
 
 _INVALID = "InvalidPartitionSpec"
-# One level; a quoted value may contain separators.
+# Matches one level, in which a quoted value may contain separators.
 _LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
-# Known parsers of ``key=value,key=value`` split at these characters, or drop them.
+# Known parsers of ``key=value,key=value`` split the text at these characters, or drop them.
 _SIGNS = ",/='\"\\"
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def check_partition_value(key: str, value: str) -> None:
-    """Raise for a partition value that a request cannot express unambiguously.
+    """Raise if a request cannot express a partition value unambiguously.
 
     Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
-    strip blanks and quotes and split at ``,``, ``/`` and ``=``, so another partition could be read
-    or replaced.
+    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So a request could read or
+    replace another partition.
     """
     problem = _doubt(value)
     if problem:
@@ -302,11 +302,11 @@ def _doubt(value: str) -> str:
 
 
 def _value_text(key: str, value: object) -> str:
-    """Return the text of a mapping's value; raise for types without an exact text form."""
+    """Return a mapping's value as text; raise for types without an exact text form."""
     if isinstance(value, str):
         return str.__str__(value)  # a subclass may override str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
-        with contextlib.suppress(TypeError):  # an array, or a NumPy bool
+        with contextlib.suppress(TypeError):  # raised for an array or a NumPy bool
             return str(operator.index(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
@@ -341,7 +341,7 @@ def _checked(key: str, value: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexSplit:
-    """A split defined by the server and read by its index, counted from 0."""
+    """A split that the server defines; read by its index, which counts from 0."""
 
     index: int
 
@@ -351,7 +351,7 @@ class IndexSplit:
 
 @dataclass(frozen=True, slots=True)
 class RowRangeSplit:
-    """Rows ``[offset, offset + count)`` of the session's snapshot."""
+    """The rows ``[offset, offset + count)`` of a session's snapshot."""
 
     offset: int
     count: int
@@ -365,13 +365,13 @@ Split = IndexSplit | RowRangeSplit
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """The opaque token that names a blob, as base64 text (``docs/protocol.md`` section 6.5)."""
+    """The opaque token that identifies a blob, as base64 (``docs/protocol.md`` section 6.5)."""
 
     token: str
 
     @classmethod
     def from_text(cls, token: str | bytes) -> BlobReference:
-        """Make a reference from base64 text, as found in JSON and in BLOB columns of a read."""
+        """Create a reference from base64 text, the form in JSON and in BLOB columns of a read."""
         text = token.decode("ascii", "replace") if isinstance(token, bytes) else token
         try:
             base64.b64decode(text, validate=True)
@@ -384,12 +384,12 @@ class BlobReference:
 
     @classmethod
     def from_raw(cls, raw: bytes) -> BlobReference:
-        """Make a reference from decoded bytes, as written to a BLOB column."""
+        """Create a reference from decoded bytes, the form in BLOB columns of a write."""
         return cls(base64.b64encode(raw).decode("ascii"))
 
     @property
     def raw(self) -> bytes:
-        """The decoded bytes, for a BLOB column of a write."""
+        """The decoded bytes, as a BLOB column of a write expects them."""
         return base64.b64decode(self.token)
 
     def __repr__(self) -> str:
@@ -398,7 +398,7 @@ class BlobReference:
 
 
 def count_of(count: int, noun: str) -> str:
-    """Format a count with its noun: ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
+    """Format a count with its noun, e.g. ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
     if count == 1:
         return f"1 {noun}"
     is_y = noun.endswith("y") and noun[-2] not in "aeiou"
@@ -407,7 +407,7 @@ def count_of(count: int, noun: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Truncate ``text`` to ``limit`` characters, the last of which is an ellipsis."""
+    """Truncate ``text`` to ``limit`` characters; if truncated, the last one is an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -1,7 +1,7 @@
-"""Equivalents of each MaxCompute type in Arrow, Spark, DuckDB and conditions.
+"""Equivalents of each MaxCompute type in Arrow, Spark, DuckDB and filter conditions.
 
-One row for each `TypeCode`, used by the packages for those libraries. An entry is empty if it
-depends on the parts, digits or unit of the type; those packages then determine it.
+There is one row per `TypeCode`, used by the packages for those libraries. An entry is empty if it
+depends on the type's element types, digits or unit; those packages then determine it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from odps_nb.schema import TypeCode
 
 
 class TypeFacts(NamedTuple):
-    """Equivalents of one type; an empty text or 0 means there is none for all its values.
+    """Equivalents of one type; an empty text or 0 if no equivalent fits all its values.
 
     Attributes
     ----------
@@ -21,13 +21,13 @@ class TypeFacts(NamedTuple):
     width
         Bytes per value in Arrow; 0 if the length varies.
     kind
-        Name of the `odps_nb.filters.tree.ValueKind` for comparisons.
+        Name of the `odps_nb.filters.tree.ValueKind` used in comparisons.
     spark
         Name of the class in `pyspark.sql.types`.
     duck
-        Name of the type in DuckDB SQL.
+        Name of the type in DuckDB's SQL.
     partitions
-        Whether a partition column may have this type.
+        Whether partition columns may have this type.
     """
 
     arrow: str = ""

@@ -1,6 +1,6 @@
-"""Types of public signatures, for annotations: ``from odps_nb.types import TableName``.
+"""Types in public signatures, for annotations: ``from odps_nb.types import TableName``.
 
-Classes that users construct are in `odps_nb` itself. Imports are lazy; ``Loader`` and
+Classes that users construct are exported by `odps_nb` itself. Imports are lazy; ``Loader`` and
 ``RowDataset`` need torch.
 """
 

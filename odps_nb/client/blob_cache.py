@@ -1,11 +1,11 @@
-"""Caches whole, verified blobs on disk, so that opening one again costs no request.
+"""Caches whole, verified blobs on disk, so that opening one again needs no request.
 
-One file per blob in a private folder, under a hash of service, project and reference::
+Each blob has one file in a private folder, named by a hash of service, project and reference::
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
-A file appears by a rename, and is verified from its first to its last byte whenever it is opened;
-a damaged file is removed. Processes share the folder without a lock.
+A complete file is renamed into place, and fully verified whenever it is opened. Damaged files are
+removed. Processes share the folder without a lock.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _log = logging.getLogger("odps_nb")
 
 
 class CachedBlob:
-    """The bytes of a blob in a file; stays readable when the file is removed."""
+    """A blob's bytes in a file; they stay readable after the file is removed."""
 
     def __init__(self, file: io.BytesIO | io.FileIO, size: int) -> None:
         self._file = file
         self.size: int = size
 
     def read_at(self, place: int, view: memoryview) -> int:
-        """Fill ``view`` with the bytes from offset ``place`` on; return how many were read."""
+        """Fill ``view`` with bytes from offset ``place`` on; return the number of bytes read."""
         return read_file(self._file, place, view[: max(0, self.size - place)])
 
     def close(self) -> None:
@@ -62,40 +62,40 @@ class CachedBlob:
 
 
 class BlobCache:
-    """A folder of verified blobs; the least recently used are removed first.
+    """A folder of verified blobs; the least recently used ones are removed first.
 
-    Threads and processes may share it, including forked ones. No method raises for a disk error:
-    the blob is then fetched and not cached.
+    Threads and processes may share the folder, even after a fork. No method raises for a disk
+    error; the blob is then fetched without being cached.
 
     Parameters
     ----------
     folder
-        Created when needed, readable by this user only. A folder that others can write to, or that
-        belongs to another user, is never used.
+        Path of the folder, which is created when needed and readable by this user only. A folder
+        that belongs to another user, or that others can write to, is never used.
     service
-        Address and project for which references are valid.
+        Address and project of the service, for which the references are valid.
     limit
-        Maximum bytes of all files. A blob is not cached if it is larger than a quarter of this, or
+        Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this, or
         if less than 1 GiB of disk space would be left.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
         self.folder: Path = folder
-        """The folder of the files."""
+        """The folder that contains the files."""
         self.limit: int = limit
-        """Maximum bytes of all files; other processes may exceed it by a sixteenth for a while."""
+        """Maximum bytes in all files; other processes may briefly exceed it by a sixteenth."""
         self._service = service
-        # Counts since the last scan of the folder; threads may lose a count, never a file.
+        # Counts since the last scan of the folder; races between threads only make them inexact.
         self._bytes = self._files = -1
         self._warned = False
 
     @property
     def size(self) -> int:
-        """Total bytes of all files; scans the folder."""
+        """Total bytes in all files; scans the folder."""
         return sum(found.st_size for _, found in self._entries())
 
     def find(self, reference: BlobReference) -> CachedBlob | None:
-        """Return the verified bytes of a cached blob, or ``None``; the caller closes them."""
+        """Return a cached blob with verified bytes, or ``None``; the caller closes it."""
         key = self._key(reference)
         path = self._path(key)
         try:
@@ -121,7 +121,7 @@ class BlobCache:
         return None
 
     def keep(self, reference: BlobReference, size: int, pieces: Iterable[bytes]) -> bool:
-        """Cache a whole, verified blob; return whether that was possible."""
+        """Cache a whole, verified blob; return whether it was cached."""
         if size + _FOOTER.size > self.limit // _LARGEST:
             return False
         key = self._key(reference)
@@ -142,9 +142,9 @@ class BlobCache:
         return True
 
     def clear(self) -> int:
-        """Remove the files of all services and projects; return the number of bytes freed.
+        """Remove the files of all services and projects; return the number of freed bytes.
 
-        Open blobs stay readable.
+        Blobs that are open stay readable.
         """
         freed = 0
         for path, found in self._entries():
@@ -179,7 +179,7 @@ class BlobCache:
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         with contextlib.suppress(OSError), os.scandir(self.folder) as found:
             for entry in found:
-                with contextlib.suppress(OSError):  # removed by another process meanwhile
+                with contextlib.suppress(OSError):  # another process may have removed it
                     if _is_ours(entry.name) and entry.is_file(follow_symlinks=False):
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
 
@@ -209,7 +209,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _checked(file: io.FileIO, key: bytes) -> int | None:
-    """Return the size of the blob in a file, or ``None`` if the file was changed."""
+    """Return the size of the blob in a file, or ``None`` if the file is damaged."""
     size = os.fstat(file.fileno()).st_size - _FOOTER.size
     footer = bytearray(_FOOTER.size)
     if size < 0 or read_file(file, size, memoryview(footer)) < len(footer):
@@ -228,7 +228,7 @@ def _checked(file: io.FileIO, key: bytes) -> int | None:
 
 def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
-    # No fsync: a file damaged by a crash of the machine fails its check.
+    # fsync is not needed: verification detects a file damaged by a system crash.
     with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
         size = checksum = 0
         for piece in pieces:
@@ -239,7 +239,7 @@ def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
 
 
 def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
-    """Fill ``view`` from an unbuffered file, from offset ``place`` on; return the byte count."""
+    """Fill ``view`` from an unbuffered file at offset ``place``; return the number of bytes."""
     file.seek(place)
     done = 0
     while done < len(view) and (count := file.readinto(view[done:])):
@@ -263,12 +263,12 @@ def _remove(path: Path) -> bool:
 
 
 DEFAULT_LIMIT = 4 << 30
-"""Default maximum bytes of cached blobs."""
+"""Default maximum bytes in the cache."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def cache_limit(stated: str | None) -> int:
-    """Return the number of bytes of a setting: ``20 GB``, ``512 MiB``; 0 for ``off``.
+    """Return the limit in bytes for a setting such as ``20 GB`` or ``512 MiB``; 0 for ``off``.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def cache_limit(stated: str | None) -> int:
 
 
 def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:
-    """Return the cache of a profile, or ``None`` if it is off; does not access the disk."""
+    """Return a profile's cache, or ``None`` if it is disabled; does not access the disk."""
     limit = cache_limit(profile.blob_cache)
     if not limit:
         return None

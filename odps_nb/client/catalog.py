@@ -35,7 +35,7 @@ _MAX_SUGGESTED_FROM = 2000
 
 
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
-    """Send a list request page by page; stop at a repeated marker, which would never end."""
+    """Yield the pages of a list; stop at a repeated marker, or the list would never end."""
     seen = set()
     while True:
         page = storage.control(request)
@@ -49,7 +49,7 @@ def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
 def _names(
     storage: StorageClient, request: ListTables | ListProjects | ListSchemas
 ) -> Iterator[str]:
-    """Iterate over the valid names; an invalid one could run as code in a generated cell."""
+    """Iterate over the valid names; an invalid one could inject code into a generated cell."""
     for page in _pages(storage, request):
         for name in page.names:
             if is_name(name):
@@ -65,9 +65,9 @@ def iter_table_names(
     project: str | None = None,
     schema: str | None = None,
 ) -> Iterator[str]:
-    """Iterate over the names of the tables, page by page, in the server's order.
+    """Iterate over table names, page by page, in the server's order.
 
-    Lists the profile's project and schema unless ``project`` and ``schema`` are given.
+    By default, lists the profile's project and schema.
     """
     profile = storage.profile
     request = ListTables(
@@ -79,17 +79,17 @@ def iter_table_names(
 
 
 def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]:
-    """Return the matching names, sorted; ``*``, ``?`` and ``[…]`` have their glob meaning.
+    """Return the sorted names of matching tables; ``*``, ``?`` and ``[…]`` work as in globs.
 
-    Case is ignored, as in table names. Costs one request per thousand tables.
+    Case is ignored, as in all table names. Sends one request per thousand tables.
     """
     return _matching(pattern, lambda prefix: iter_table_names(storage, prefix=prefix))
 
 
 def list_projects(storage: StorageClient, pattern: str | None = None) -> list[str]:
-    """Return the matching names of projects that the access key may list, sorted.
+    """Return the sorted names of matching projects that the access key may list.
 
-    Costs one request per page (pyodps: ``Projects.iterate``).
+    Sends one request per page (pyodps: ``Projects.iterate``).
     """
     return _matching(pattern, lambda prefix: _names(storage, ListProjects(prefix=prefix)))
 
@@ -97,7 +97,7 @@ def list_projects(storage: StorageClient, pattern: str | None = None) -> list[st
 def list_schemas(
     storage: StorageClient, pattern: str | None = None, *, project: str | None = None
 ) -> list[str]:
-    """Return the matching schema names of a project, sorted (pyodps: ``Schemas.iterate``)."""
+    """Return the sorted names of a project's matching schemas (pyodps: ``Schemas.iterate``)."""
     of = project or storage.profile.project
     return _matching(
         pattern, lambda prefix: _names(storage, ListSchemas(project=of, prefix=prefix))
@@ -115,7 +115,7 @@ def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> lis
 def table_exists(
     storage: StorageClient, table: TableName, partition: PartitionSpec | None = None
 ) -> bool:
-    """Return whether a table, or a partition of it, exists; raise for a missing project."""
+    """Return whether a table or partition exists; raise if the project does not exist."""
     try:
         if partition is None:
             storage.control(GetTable(table=table))
@@ -131,7 +131,7 @@ def table_exists(
 def fetch_table(
     storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
 ) -> TableInfo:
-    """Return the metadata of a table; if it is missing, the error names similar tables."""
+    """Return a table's metadata; if the table is missing, the error suggests similar names."""
     try:
         return storage.control(GetTable(table=table), tracker=tracker)
     except NotFoundError as error:
@@ -141,12 +141,12 @@ def fetch_table(
 
 
 def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ...]:
-    """Return the primary key columns of a table; empty if it has none. One request."""
+    """Return a table's primary key columns, empty if it has none; sends one request."""
     return storage.control(GetTable(table=table, extended=True)).primary_key
 
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
-    """Add similar table names to the hint of an error; costs one request."""
+    """Add similar table names to an error's hint; sends one request."""
     if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
         error.hint = f"did you mean {' or '.join(close)}?"
 
@@ -159,14 +159,14 @@ def explain_refused_table(
     columns: Sequence[str] = (),
     writes: bool = False,
 ) -> None:
-    """Explain in the hint of a refusal what the Storage API does not read; costs one request.
+    """Add to a refusal's hint what the Storage API cannot read; sends one request.
 
-    It names views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
-    requested ``columns`` (empty: all). ``writes``: a write was refused.
+    The hint names views, external tables, and JSON columns (``docs/protocol.md`` section 3.1) among
+    the requested ``columns`` (empty: all). ``writes``: a write was refused.
     """
     try:
         info = storage.control(GetTable(table=table))
-    except OdpsNbError:  # the refusal is the error to show
+    except OdpsNbError:  # the original refusal is raised without a hint
         return
     if not (info.is_view or info.is_external):
         texts = [] if writes else _json_columns(info.schema, columns)
@@ -195,7 +195,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
     found = iter_table_names(storage, project=table.project, schema=table.schema)
     try:
         names = list(itertools.islice(found, _MAX_SUGGESTED_FROM))
-    except OdpsNbError:  # show the first error, without suggestions
+    except OdpsNbError:  # the caller raises the original error, without suggestions
         return []
     return difflib.get_close_matches(table.table, names, n=3)
 
@@ -203,7 +203,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
 def iter_partitions(
     storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
 ) -> Iterator[PartitionInfo]:
-    """Iterate over the partitions of a table, page by page; ``under``: only below this spec."""
+    """Iterate over a table's partitions, page by page; ``under`` selects those below a spec."""
     under = under or PartitionSpec()
     for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))

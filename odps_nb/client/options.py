@@ -12,40 +12,40 @@ from typing import Any
 from odps_nb.errors import ArgumentError, ConfigError
 
 MAX_SECONDS = 86_400.0
-_WORKING = 4  # maximum silence while the service works, in read time-outs
-_DOCUMENT = 10  # maximum time of a whole document, in read time-outs
+_WORKING = 4  # work time-out as a multiple of the read time-out
+_DOCUMENT = 10  # document time-out as a multiple of the read time-out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
     """Retries, time-outs and connections of a client. Immutable; times are in seconds.
 
-    A silent connection is closed after ``read_timeout``, and the request is retried: a read resumes
-    at the exact row, a blob at the exact byte. See ``docs/howto/retries-and-timeouts.md``.
+    If a connection is silent for ``read_timeout``, it is closed and the request retried: a read
+    resumes at the next row, a blob at the next byte. See ``docs/howto/retries-and-timeouts.md``.
 
     Parameters
     ----------
     retries
-        Retries of a request after its first attempt; 0 for none. Default: 6. The count begins
-        anew when rows or bytes arrive. A connection that cannot be made is retried at most 3 times.
+        Maximum number of retries of a request; 0 for none. Default: 6. Counting starts again when
+        rows or bytes arrive. A connection that cannot be opened is retried at most 3 times.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another
         attempt, in seconds. Default: 300. It must exceed both time-outs unless ``retries`` is 0,
         because a silent connection would never be retried otherwise.
     connect_timeout
-        Maximum time to make a connection, in seconds, for each address of the host. It also bounds
-        each silence of the TLS handshake. Default: 10.
+        Maximum time to open a connection, in seconds, for each address of the host. It also limits
+        each pause in the TLS handshake. Default: 10.
     read_timeout
-        Maximum silence of an open connection, in seconds: no byte of a response arrives, or none of
-        an upload is taken. Default: 30. See `work_timeout` for requests that may take longer.
+        Maximum seconds in which an open connection transfers no byte: neither of a response nor of
+        an upload. Default: 30. See `work_timeout` for requests that may take longer.
     connections
-        Idle connections to keep open per host for later requests. Default: 32. More are opened when
-        they are needed, and closed after use; ``workers=`` of a read bounds how many it uses.
+        Maximum idle connections to keep open per host. Default: 32. If needed, more are opened, and
+        closed after use. ``workers=`` of a read limits how many connections it uses.
 
     Raises
     ------
     ArgumentError
-        A value is not a number, is out of range, or contradicts another.
+        A value is not a number, is out of range, or conflicts with another.
 
     Examples
     --------
@@ -77,17 +77,17 @@ class ClientOptions:
 
     @property
     def work_timeout(self) -> float:
-        """Maximum silence in seconds while the service works on a request before it answers.
+        """Maximum seconds to wait for a response while the service works on a request.
 
-        It applies to the response to an upload, the end of a write stream, a commit and the
+        Applies to the responses to an upload, the end of a write stream, a commit, and the
         submission of a SQL statement: 4 times ``read_timeout``, but at most half of ``deadline``.
-        Sessions that take longer to prepare are polled.
+        A session that takes longer to prepare is polled.
         """
         return max(self.read_timeout, min(_WORKING * self.read_timeout, self.deadline / 2))
 
     @property
     def document_timeout(self) -> float:
-        """Maximum time in seconds for a whole JSON or XML response: 10 times ``read_timeout``."""
+        """Maximum seconds for a whole JSON or XML response: 10 times ``read_timeout``."""
         return _DOCUMENT * self.read_timeout
 
     def as_settings(self) -> dict[str, str]:
@@ -98,12 +98,12 @@ class ClientOptions:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> ClientOptions:
-        """Make options from texts or numbers by name; ignore other names.
+        """Create options from texts or numbers by name; other names are ignored.
 
         Raises
         ------
         ConfigError
-            A value is not a number, is out of range, or contradicts another.
+            A value is not a number, is out of range, or conflicts with another.
         """
         named = {key: _number(key, settings[key]) for key in OPTION_FIELDS if key in settings}
         try:

@@ -1,8 +1,8 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
 `http.client` and urllib3 copy a chunked body once more than necessary, accept a negative chunk
-size, and accept a body that ends before its Content-Length. This reader accepts an end only where
-Content-Length or the last chunk proves it.
+size, and accept a body that ends before its Content-Length. This reader reports the end of a body
+only if Content-Length or the last chunk proves it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # per response: "100 Continue" may precede it, but not endlessly
+_MAX_HEADS = 10  # per response: servers may send "100 Continue" first, but not endlessly
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads the lines of a response head and keeps the last one: only an empty line ends a head."""
+    """Reads a response head and keeps the last line read, since only an empty line ends a head."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
@@ -52,7 +52,7 @@ class _Head:
 
 
 class BodyResponse(HTTPResponse):
-    """An `http.client` response whose body is read with `fill` and `some` only."""
+    """An `http.client` response whose body is read only with `fill` and `some`."""
 
     length: int | None
     fp: Any = None  # `close` may be called before http.client sets it
@@ -61,14 +61,14 @@ class BodyResponse(HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, ahead: bytes = b"", **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        # http.client's file delays Ctrl-C, and its 8 KiB buffer needs two calls per chunk.
+        # http.client's own file delays Ctrl-C, and its 8 KiB buffer needs two calls per chunk.
         self._source = SlicedReader(sock, ahead, hold=self.fp)
         self.fp = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
-        """Read the head. Unlike http.client, raise if it is truncated."""
+        """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # begin() needs no more of a file
+        head: Any = _Head(file)  # has all file methods that begin() calls
         try:
             self.fp = head
             super().begin()
@@ -80,7 +80,7 @@ class BodyResponse(HTTPResponse):
         self.end_within(None)
 
     def end_within(self, seconds: float | None) -> None:
-        """Bound the total time for the rest of the response; ``None`` for no bound."""
+        """Limit the time for the rest of the response to ``seconds``; ``None``: no limit."""
         self._source.deadline = None if seconds is None else time.monotonic() + seconds
 
     @property
@@ -90,11 +90,11 @@ class BodyResponse(HTTPResponse):
 
     @property
     def is_delimited(self) -> bool:
-        """Whether HTTP itself marks the end of this body (Content-Length or chunks)."""
+        """Whether HTTP itself marks where this body ends (Content-Length or chunks)."""
         return bool(self.chunked) or self.length is not None
 
     def available(self) -> int:
-        """Return how many bytes may be read before the next boundary; 0 at the verified end."""
+        """Return how many bytes can be read before the next boundary; 0 at the verified end."""
         if self.fp is None:
             return 0
         if self.chunked:
@@ -120,7 +120,7 @@ class BodyResponse(HTTPResponse):
         return done
 
     def some(self, limit: int) -> bytes:
-        """Return the bytes of one ``recv``, at most ``limit``; empty at the end."""
+        """Return the bytes of one ``recv``, at most ``limit``; empty bytes at the end."""
         run = self.available()
         if not run:
             return b""

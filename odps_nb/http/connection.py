@@ -1,7 +1,7 @@
-"""urllib3 connections that can be aborted, and that notice a response while they still send.
+"""urllib3 connections that can be aborted, and that notice a response while still sending.
 
-An `Abort` reaches the socket from the first SYN on. A response that arrives before the request is
-finished stops the sending. `Exchange` records whether anything was sent (for retries).
+An `Abort` reaches the socket from the first SYN on. If a response arrives before the request is
+complete, the connection stops sending. `Exchange` records whether anything was sent (for retries).
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from odps_nb.http.waiting import (
 )
 from odps_nb.lifetime import renew_after_fork
 
-_RECORD = 1 << 14  # bytes that one TLS record holds at most
+_RECORD = 1 << 14  # maximum bytes in one TLS record
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Exchange:
-    """The record of one attempt at one request; filled in by the connection."""
+    """The record of one attempt at a request, filled in by the connection."""
 
     abort: Abort
     send_timeout: float | None = None
     """Maximum seconds during which the peer accepts no bytes."""
     head_timeout: float | None = None
-    """Maximum seconds for the whole response head, once the request was sent."""
+    """Maximum seconds to receive the whole response head after sending the request."""
     receive_buffer: int | None = None
     """Maximum bytes to receive ahead of the reader; ``None``: no limit."""
     sent: bool = False
-    """Whether a byte of the request was sent."""
+    """Whether at least one byte of the request was sent."""
     answered_early: bool = False
     ahead: bytes = b""
     """Bytes of the response received while the request was being sent."""
@@ -65,29 +65,29 @@ class Exchange:
     """The error that the caller's request body raised."""
 
     def drop(self) -> None:
-        """Close the connection of a response that its caller will not get. Idempotent."""
+        """Close the connection of a response that no caller will receive. Idempotent."""
         self.abort.detach()
-        if self.body is not None and not self.body.isclosed():  # else the pool may own it again
+        if self.body is not None and not self.body.isclosed():  # else the pool may reuse it
             self.body.close()
             if self.connection is not None:
                 self.connection.close()
 
 
-# Passes the exchange from `RequestsTransport.send` to urllib3's connection, in the same thread.
+# Passes the exchange from `RequestsTransport.send` to urllib3's connection within one thread.
 EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 
 
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
-        self._exchange.body = self  # first, so that an interrupted caller can close it
+        self._exchange.body = self  # set first, so that an interrupted caller can close it
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self.end_within(self._exchange.head_timeout)
 
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # half a request was sent: do not reuse it
+            self.will_close = True  # the request is incomplete: do not reuse it
 
 
 class _Guarded(HTTPConnection):
@@ -125,7 +125,7 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may reuse it; not if its peer may still send more than is allowed."""
+        """Whether the pool may reuse it; ``False`` if its receive buffer exceeds the limit."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
@@ -133,7 +133,7 @@ class _Guarded(HTTPConnection):
         return size is None or not receives_more(_plain(self.sock), size)
 
     def _fit(self, exchange: Exchange) -> None:
-        """Make a connection receive as far ahead as this exchange wants."""
+        """Set or remove the receive-buffer limit, as this exchange requires."""
         sock, size = _plain(self.sock), exchange.receive_buffer
         if size is not None:
             bound_receiving(sock, size)
@@ -147,11 +147,11 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # they described the proxy's response
-        self.sock.settimeout(timeout)  # reading the response left a short time-out
+            exchange.sent, exchange.body = False, None  # they described the exchange with the proxy
+        self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
-        """Read the head; the exchange holds the response until the caller has it."""
+        """Read the head; the exchange records this connection so that `drop` can close it."""
         EXCHANGE.get().connection = self
         return super().getresponse()
 
@@ -163,14 +163,14 @@ class _Guarded(HTTPConnection):
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
-        """Send; raise a `BrokenPipeError` to make urllib3 read an early response."""
+        """Send; raise `BrokenPipeError` to make urllib3 read a response that arrived early."""
         if self.sock is None:
             self.connect()
         exchange, sock = EXCHANGE.get(), self.sock
         if not exchange.sent or isinstance(sock, SSLTransport):
-            # Headers are sent in one piece, and so is everything where TLS runs inside TLS.
+            # Headers are sent in one piece, and so is the whole body if TLS runs inside TLS.
             exchange.sent = True
-            sock.settimeout(exchange.send_timeout)  # urllib3 left the connect time-out
+            sock.settimeout(exchange.send_timeout)  # the connect time-out is still set
             super().send(data)
             return
         try:
@@ -188,7 +188,7 @@ class _GuardedTLS(_Guarded, HTTPSConnection):
 
 
 def _plain(sock: Any) -> socket.socket:
-    """Return the socket itself, below TLS inside TLS."""
+    """Return the underlying socket, also for TLS inside TLS."""
     found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
     return found
 
@@ -203,8 +203,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be a session ticket. Only a read can tell, so the first bytes of
-    # a response are kept for the reader.
+    # Under TLS, readable bytes may be only a session ticket. Only a read can tell, so the bytes
+    # read here, which may begin a response, are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -214,13 +214,13 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
                 exchange.ahead = sock.recv(_RECORD)
                 raise BrokenPipeError("the server answered before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                data = data[sock.send(data[:_RECORD]) :]  # retried with the same bytes
+                data = data[sock.send(data[:_RECORD]) :]  # a retry needs the same bytes
     finally:
         sock.settimeout(timeout)
 
 
 class _Idle(queue.LifoQueue[Any]):
-    """The idle connections of a pool; a forked child closes its copies without sending on them."""
+    """A pool's idle connections; a forked child closes its copies without sending on them."""
 
     def __init__(self, maxsize: int = 0) -> None:
         super().__init__(maxsize)
@@ -228,11 +228,11 @@ class _Idle(queue.LifoQueue[Any]):
 
     def _after_fork(self) -> None:
         idle = self.queue
-        super().__init__(self.maxsize)  # another thread may have held its locks
+        super().__init__(self.maxsize)  # another thread may have held the locks at the fork
         _close_all(idle)
 
     def close_all(self) -> None:
-        """Close the idle connections; the pool makes new ones."""
+        """Close the idle connections; the pool opens new ones when needed."""
         with self.mutex:
             idle, self.queue = self.queue, [None] * len(self.queue)
         _close_all(idle)
@@ -258,7 +258,7 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """requests' adapter (TLS settings, proxies) on top of our connections."""
+    """requests' adapter (TLS settings, proxies) using our connection classes."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools use our connection classes."""
@@ -266,35 +266,35 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response, without the cookies and headers that requests adds."""
+        """Return urllib3's response as it is, without requests' cookies and other additions."""
         return answer
 
     def close(self) -> None:
-        """Close idle connections now; urllib3 leaves that to garbage collection."""
+        """Close idle connections at once; urllib3 leaves that to garbage collection."""
         for pool in self._pools():
             pool.close()
         super().close()
 
     def close_idle(self) -> None:
-        """Close idle connections; later requests make new ones."""
+        """Close idle connections; later requests open new ones."""
         for pool in self._pools():
-            if isinstance(pool.pool, _Idle):  # a SOCKS proxy has urllib3's own pools
+            if isinstance(pool.pool, _Idle):  # the pools for a SOCKS proxy are urllib3's own
                 pool.pool.close_all()
 
     def _pools(self) -> Iterator[HTTPConnectionPool]:
         for manager in (self.poolmanager, *self.proxy_manager.values()):
-            keys = manager.pools.keys()  # only keys can be iterated over
+            keys = manager.pools.keys()  # urllib3 only lets us iterate over keys
             for key in keys:
                 if (pool := manager.pools.get(key)) is not None:
                     yield pool
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
-        """Verify certificates wherever TLS is used; requests trusts any proxy for http:// URLs."""
+        """Verify certificates wherever TLS is used, even a proxy's for an http:// URL."""
         of = "https:" if conn.scheme == "https" else url
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """Make the pools of a proxy use our connection classes, too."""
+        """Make a proxy's pools use our connection classes, too."""
         manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
         if manager.proxy is not None and not str(manager.proxy.scheme).startswith("socks"):
             manager.pool_classes_by_scheme = _POOLS

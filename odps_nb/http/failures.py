@@ -1,4 +1,4 @@
-"""Translates errors of requests, urllib3, http.client and sockets; no other module does."""
+"""Translates errors of requests, urllib3, http.client and sockets into this package's errors."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ _BAD_REQUEST = (
 
 
 def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
-    """Return our error for one of requests, urllib3, http.client or a socket.
+    """Translate an error of requests, urllib3, http.client or a socket into one of ours.
 
-    ``sent``: the server may have seen part of the request.
+    ``sent``: whether the server may have received part of the request.
     """
     if isinstance(error, OdpsNbError):
         return error
     if abort.stopped:
         forget_locals(error)
         return CancelledError("the request was stopped")
-    forget_locals(error)  # they hold headers and proxies, with keys
+    forget_locals(error)  # frames hold headers and proxies, which contain keys
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):
-            one.request = None  # its headers hold tokens and would be pickled with causes
+            one.request = None  # its headers hold tokens, and causes are pickled
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
@@ -96,7 +96,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
 def _unreached(
     chain: list[BaseException], place: str, url: str, *, sent: bool
 ) -> ConnectError | None:
-    """Return the error for a server that was never reached, or ``None``."""
+    """Return the error if the server was never reached, otherwise ``None``."""
     short, listens = _short(chain[-1]), "check the endpoint, VPN and firewall"
     certificate = next(
         (one for one in chain if isinstance(one, ssl.SSLCertVerificationError)), None

@@ -23,7 +23,7 @@ from odps_nb.wire.http_date import parse_date
 
 
 def may_have_been_done(error: BaseException) -> bool:
-    """Return whether the service may have carried out a request that ended in this error."""
+    """Return whether the service may have executed a request that failed with this error."""
     if isinstance(error, TransportError):
         return error.request_sent is not False
     return isinstance(error, (ServerFaultError, ProtocolError))
@@ -36,16 +36,16 @@ class RetryPolicy:
     Parameters
     ----------
     max_attempts
-        Attempts of one call in total, the first one included.
+        Maximum number of attempts of one call, including the first.
     connect_attempts
-        Attempts if the connection is refused: fewer, because a wrong endpoint is more likely.
+        Maximum attempts if the connection is refused: fewer, as the endpoint is probably wrong.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another.
-        It alone bounds the attempts of a read that has received rows and is throttled (429).
+        It is the only limit for a read that is throttled (429) after it has received rows.
     base, cap
-        Waits double from ``base`` up to ``cap``. A longer wait requested by the server is used.
+        Waits double from ``base`` up to ``cap``; if the server requests a longer one, it applies.
     spread
-        Maximum random reduction of a wait, as a share, so that many clients do not return at once.
+        Maximum share by which a wait is randomly shortened, so that clients do not retry at once.
     """
 
     max_attempts: int = 7
@@ -67,9 +67,9 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
-        ``attempt`` counts the attempts so far; ``elapsed`` is in seconds since the first one began,
+        ``attempt`` is the number of attempts so far, ``elapsed`` the seconds since the first began,
         and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call is harmless.
-        ``patient``: only the deadline limits retries of a 429; a policy of one attempt stays one.
+        ``patient``: retry a 429 until the deadline, unless the policy allows only one attempt.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):
@@ -87,21 +87,21 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # any base exceeds any cap by then; more would overflow
+_MOST_DOUBLINGS = 60  # by then any base exceeds any cap, and a larger power would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, ThrottledError):
-        return True  # refused before anything was done
+        return True  # the server refused the request before executing it
     if isinstance(error, CertificateError):
-        return False  # the next attempt sees the same certificate
+        return False  # another attempt would see the same certificate
     if isinstance(error, TransportError):
         return idempotent or error.request_sent is False
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
-        # the Java and Go SDKs wait like this before they submit a job again
+        # after these errors, the Java and Go SDKs also wait and then submit a job again
         and (
-            (error.status == 408 and type(error) is InvalidRequestError)  # without a known code
+            (error.status == 408 and type(error) is InvalidRequestError)  # unknown error code
             or (error.status == 409 and error.retry_after is not None)
         )
         and not is_time_overflow(f"{error.code} {error.message}")
@@ -110,15 +110,15 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, FramingError) and error.lasts:
         return False
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
-        return idempotent  # the bytes were damaged in transit; a retry may succeed
+        return idempotent  # bytes were damaged in transit; a retry may succeed
     return False
 
 
 def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds until the date in ``Retry-After``; ``None`` if there is none.
+    """Return the seconds until the date in ``Retry-After``; ``None`` if it has no date.
 
-    `wire` parses the form in seconds, which needs no clock. ``now``, in seconds since the epoch, is
-    used for a response without ``Date``; otherwise the server's clock is used.
+    `wire` parses the form in seconds, which needs no clock. The current time is the response's
+    ``Date``, or ``now`` (seconds since the epoch) if the response has none.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Proxies and certificates from the environment variables, per server.
+"""Proxy and certificate settings from environment variables, for each server.
 
-requests reads the variables. They are checked here before anything is sent, because the errors of
-requests about invalid ones are unhelpful and may contain the password of a proxy.
+requests reads the variables. They are validated here before anything is sent, because requests
+reports invalid ones with unhelpful errors that may contain a proxy's password.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which req
 
 
 class ProxyEnvironment:
-    """Proxy and certificate settings per server, looked up once; thread-safe. Must be closed."""
+    """Proxy and certificate settings, looked up once per server; thread-safe. Must be closed."""
 
     def __init__(self) -> None:
         self._session = requests.Session()
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], Hidden] = {}  # may contain the password of a proxy
+        self._found: dict[tuple[str, str], Hidden] = {}  # may contain a proxy's password
 
     def of(self, url: str) -> Hidden:
-        """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
+        """Return ``proxies``, ``verify`` and ``cert`` in the form that requests' adapter expects.
 
-        Raises `ConfigError` if a variable holds an invalid proxy address, or names certificates
+        Raises `ConfigError` if a variable holds an invalid proxy address or a path to certificates
         that do not exist.
         """
         parts = urlsplit(url)
@@ -51,7 +51,7 @@ class ProxyEnvironment:
         found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         found.pop("stream")
         if is_loopback(host):
-            found["proxies"] = {}  # a proxy's loopback is another machine
+            found["proxies"] = {}  # for a proxy, the loopback address is the proxy's own machine
         _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
             name = next((one for one in _BUNDLES if os.environ.get(one)), _BUNDLES[0])
@@ -68,7 +68,7 @@ class ProxyEnvironment:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
+    """Return whether a host name or address is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -90,6 +90,6 @@ def _check_proxy(proxy: Secret, url: str) -> None:
 def _is_address(proxy: Secret) -> bool:
     try:
         parts = parse_url(proxy if "://" in proxy else f"http://{proxy}")
-    except LocationParseError:  # its message may hold a password
+    except LocationParseError:  # the exception's message may contain a password
         return False
     return bool(parts.host) and parts.scheme in ("http", "https")

@@ -1,8 +1,8 @@
 """Sends one request and returns its response; neither signs nor retries.
 
-A body is complete only if HTTP proves it (Content-Length, last chunk), and is never decoded here
+A body is complete only if HTTP proves it (Content-Length or last chunk). It is never decoded here
 (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
-translated into ours.
+translated into this package's errors.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LOOK = 1 << 18  # default bytes per read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
+    """A request to send. Times are in seconds; ``body`` is bytes or an iterator of chunks.
 
-    ``read_timeout`` bounds each silence while a response is awaited or read, and its whole head;
-    ``send_timeout`` (default: the same) the time during which the peer accepts none of the body;
+    ``read_timeout`` bounds each pause while waiting for or reading a response, and its whole head.
+    ``send_timeout`` (default: the same) bounds each pause in which the peer accepts no data, and
     ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
-    the exchange. ``receive_buffer`` bounds the bytes that the kernel receives ahead.
+    the exchange. ``receive_buffer`` limits the bytes that the kernel receives ahead.
     """
 
     method: str
@@ -58,16 +58,16 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """A response whose body is still on the socket; close it, or read it to its end.
+    """A response whose body is not read yet; the caller closes it or reads it to the end.
 
-    Leaving it early closes the connection; reading to the end returns it to the pool.
+    Closing it early closes the connection; reading to the end returns the connection to the pool.
     Only `abort` and `arriving` may be used from another thread.
     """
 
     def __init__(
         self, raw: Any, body: BodyResponse, request: HttpRequest, *, early: bool = False
     ) -> None:
-        self.early = early  # the server responded before it had the whole request
+        self.early = early  # the server responded before it had received the whole request
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
         self.request_id: str | None = self.headers.get("x-odps-request-id")
@@ -75,7 +75,7 @@ class HttpResponse:
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
-        self._received = body.received  # when wire_bytes was last counted
+        self._received = body.received  # value of body.received when wire_bytes was last updated
         self._told = 0
         self._raw, self._body, self._request = raw, body, request
         self.closed: bool = False
@@ -85,15 +85,15 @@ class HttpResponse:
         self._home = Home()
 
     def untold(self) -> int:
-        """Return by how much ``wire_bytes`` has grown since the last call, for progress."""
+        """Return the growth of ``wire_bytes`` since the last call, for progress displays."""
         told, self._told = self._told, self.wire_bytes
         return self._told - told
 
     @property
     def arriving(self) -> int:
-        """Bytes received since the last `untold`, including those of a read in progress.
+        """Bytes received since the last `untold`, including those of a running read.
 
-        Excludes bytes still in the buffer of the socket's file, at most 256 KiB.
+        Excludes bytes that are still in the socket file's buffer (at most 256 KiB).
         """
         return max(0, self.wire_bytes - self._told + self._body.received - self._received)
 
@@ -104,7 +104,7 @@ class HttpResponse:
         return self._account(self._guarded(self._body.fill, memoryview(buffer)))
 
     def read(self, n: int = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end of the body; all of it when negative."""
+        """Return ``n`` bytes, fewer only at the end of the body; if negative, the whole body."""
         if n < 0:
             return b"".join(self.chunks(_LOOK))
         buffer = bytearray(n)
@@ -113,7 +113,7 @@ class HttpResponse:
         return bytes(buffer)
 
     def read1(self, n: int = _LOOK) -> bytes:
-        """Return the bytes that have arrived, at most ``n``, after one wait; empty at the end."""
+        """Wait once, then return the bytes that have arrived, at most ``n``; empty at the end."""
         if not self._readable():
             return b""
         data = self._guarded(self._body.some, n)
@@ -126,23 +126,23 @@ class HttpResponse:
             yield data
 
     def end_in_time(self) -> None:
-        """Bound the rest of the body by the request's ``document_timeout``, starting now."""
+        """Limit the time for the rest of the body to the request's ``document_timeout``."""
         self._body.end_within(self._request.document_timeout)
 
     def receive_freely(self) -> None:
-        """Remove the bound of the request's ``receive_buffer``: all of the body is wanted."""
+        """Remove the limit set by the request's ``receive_buffer``, to read the body faster."""
         if self._request.receive_buffer is not None and not self.closed:
             self._request.abort.receive_freely()
 
     def abort(self) -> None:
-        """Abort from any thread; a waiting read raises `CancelledError` at once."""
+        """Abort from any thread; a waiting read then raises `CancelledError` at once."""
         self._request.abort.stop()
 
     def close(self) -> None:
-        """Release the connection; close it if the body was not read to its end. Idempotent."""
+        """Release the connection, or close it if the body was not read to its end. Idempotent."""
         self.closed = True
         if not self._home.is_here:
-            return  # the parent reads it; this process only drops its copy
+            return  # the parent process reads it; a forked child only drops its copy
         self._request.abort.detach()
         if not self._body.isclosed():
             self._raw.close()
@@ -177,40 +177,40 @@ class HttpResponse:
         return count
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
-        """Read; translate foreign errors, and close the response on any error."""
+        """Read, translate foreign errors, and close the response on any error."""
         try:
             return read(argument)
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # an interrupt: nothing more will be read
+            self.close()  # a KeyboardInterrupt, for example: the caller will not read on
             raise
 
     def _fail(self, error: Exception) -> Exception:
         ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
         if isinstance(ours, TransportError):
             ours.request_id = self.request_id
-        # The traceback references the reader, and an Arrow reader references this response in a
-        # cycle that the garbage collector does not see: keep a copy without a traceback.
+        # The traceback references the reader, and an Arrow reader references this response, in a
+        # cycle that the garbage collector cannot see. So keep a copy without the traceback.
         self._broken = copy.copy(ours)
         self.close()
         return ours
 
 
 class Transport(Protocol):
-    """Sends one request; thread-safe."""
+    """Interface of objects that send one request; thread-safe."""
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Return the response, whatever its status, as soon as its headers have arrived."""
+        """Return the response, whatever its status, once its headers have arrived."""
 
     def close(self) -> None:
         """Free all connections. Idempotent."""
 
 
 class RequestsTransport:
-    """`Transport` over requests: keep-alive pool, TLS and proxies from the environment.
+    """`Transport` using requests: keep-alive pool, TLS and proxies from the environment.
 
-    Up to ``pool_size`` idle connections are kept per host; more are opened when needed.
+    Keeps up to ``pool_size`` idle connections per host, and opens more when needed.
     """
 
     def __init__(self, *, pool_size: int = 32) -> None:
@@ -224,11 +224,11 @@ class RequestsTransport:
         self._environment = ProxyEnvironment()
 
     def _after_fork(self) -> None:
-        """Use new connections in the child: the old ones carry the parent's responses."""
+        """Use new connections in a forked child: the old ones carry the parent's responses."""
         self._begin()
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and return the response once its headers have arrived; raise for 3xx."""
+        """Send a request and return the response once its headers have arrived; raise for 3xx."""
         if self._closed:
             raise StateError("the transport is closed")
         exchange = Exchange(
@@ -243,7 +243,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # an interrupt, too: its traceback may be kept for hours
+        except BaseException:  # also Ctrl-C, whose traceback may be kept for hours
             exchange.drop()
             raise
 
@@ -255,7 +255,7 @@ class RequestsTransport:
                 raise exchange.source_error from None
             ours = translate(error, request.url, abort=request.abort, sent=exchange.sent)
             if isinstance(ours, RequestTimeoutError):
-                # The idle connections may be dead, after a laptop's sleep or a firewall's time-out.
+                # After a laptop's sleep or a firewall's time-out, all idle connections may be dead.
                 self._adapter.close_idle()
             raise ours from error
         if exchange.body is None:
@@ -277,14 +277,14 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections; open responses close theirs when they end. Idempotent."""
+        """Close idle connections; open responses close their own at their end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    # An OSError of the caller's file must not look like a connection error.
+    # Keep an OSError of the caller's file apart, or it would look like a connection error.
     try:
         for piece in body:
             if piece:
@@ -295,15 +295,15 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
 
 
 def _is_reassigned(headers: Mapping[str, str]) -> bool:
-    """Return whether a 308 asks to send the request again to the same address.
+    """Return whether a 308 tells the client to repeat the request at the same address.
 
-    The tunnel names the new server in a separate header; a redirect has only a Location.
+    The tunnel names the new server in its own header; a redirect has only a Location.
     """
     return "odps-tunnel-routed-server" in headers or "location" not in headers
 
 
 def _from_the_server(response: HttpResponse) -> HttpResponse:
-    """Return the server's response; raise for 3xx, and if a proxy requires a login."""
+    """Return the response; raise if it is 3xx or a proxy's request for a login (407)."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()

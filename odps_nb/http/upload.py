@@ -1,4 +1,4 @@
-"""A request body that is written piece by piece into a bounded pipe and sent by a thread."""
+"""Request bodies that are written piece by piece into a bounded pipe and sent by a thread."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-_WAIT = 0.1  # seconds; the maximum delay of Ctrl-C
-_PIECE = 1 << 18  # bytes of one chunk on the wire
-_PENDING = 1 << 22  # bytes that may wait in the pipe
+_WAIT = 0.1  # maximum delay of Ctrl-C in seconds
+_PIECE = 1 << 18  # bytes in one chunk on the wire
+_PENDING = 1 << 22  # maximum bytes waiting in the pipe
 
 
 class _Pipe:
-    """A bounded queue of chunks from the writer to the sending thread; either side may end it.
+    """A bounded queue of chunks from the writer to the sending thread; either side can end it.
 
-    A waiting writer is woken when half of the pipe is empty: waking it for each chunk would take
+    A waiting writer is woken when the pipe is half empty. Waking it for each chunk would take
     processor time from a peer on the same machine.
     """
 
     def __init__(self, limit: int) -> None:
-        self.abort: Abort | None = None  # of the request that reads the pipe
+        self.abort: Abort | None = None  # aborts the request that reads from the pipe
         self._changed = threading.Condition()
         self._chunks: deque[bytes] = deque()
         self._limit = limit
@@ -34,7 +34,7 @@ class _Pipe:
         self._deserted = False
 
     def put(self, chunk: bytes) -> bool:
-        """Wait for room and add a chunk; return ``False`` once the reader has left."""
+        """Wait for room and add a chunk; return ``False`` if the reader has stopped reading."""
         with self._changed:
             if self._size >= self._limit:
                 while self._size > self._limit // 2 and not self._deserted:
@@ -48,13 +48,13 @@ class _Pipe:
             return True
 
     def complete(self) -> None:
-        """Mark the end: no more chunks will come."""
+        """Mark the end of the body: no chunks follow."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()
 
     def desert(self) -> None:
-        """Leave, from either side, and drop the remaining chunks."""
+        """End the pipe, from either side, and drop the remaining chunks."""
         with self._changed:
             self._deserted = True
             self._chunks.clear()
@@ -82,7 +82,7 @@ class _Pipe:
 
 
 def refuse_early(response: HttpResponse) -> Exception:
-    """Return the error for a response that came before the request ended."""
+    """Return the error for a response that arrived before the request was complete."""
     with response:
         return ServiceError(
             f"the server answered {response.status} before the request ended",
@@ -92,11 +92,11 @@ def refuse_early(response: HttpResponse) -> Exception:
 
 
 class Upload:
-    """A request whose body is being written; `finish` returns the response.
+    """A request whose body is being written; `finish` returns its response.
 
-    Leaving it without `finish` aborts, and the server sees a truncated body. Use it from one
-    thread; `abort` may come from any. Up to ``pending`` bytes wait for the peer; then `write`
-    blocks. ``reject`` turns an early response into the error that the writer gets.
+    Leaving a ``with`` block without `finish` aborts, and the server sees a truncated body. Use it
+    from one thread; only `abort` may be called from any. `write` blocks while ``pending`` bytes
+    wait to be sent. ``reject`` converts an early response into the error that `write` raises.
     """
 
     def __init__(
@@ -123,20 +123,20 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # An interrupt may arrive while the thread starts; it must not wait for a body then.
+            # Ctrl-C may arrive during the start; the thread must not wait for a body then.
             self._pipe.desert()
             self._request.abort.stop()
             raise
 
     def write(self, data: Any) -> int:
-        """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow."""
+        """Write all of ``data`` (any bytes-like object), waiting while the peer is slow."""
         self._home.require("this upload")
         if self._finished or self._aborted:
             raise StateError("the upload has ended", hint="open another one")
         self._raise_if_over()
         if type(data) is bytes and _PIECE // 2 <= len(data) <= _PIECE:
             self._flush()
-            self._put(data)  # uncopied: copies would slow down a large file
+            self._put(data)  # without a copy, which would slow down a large file
             return len(data)
         view = memoryview(data).cast("B")
         at = 0
@@ -172,7 +172,7 @@ class Upload:
         return self._response
 
     def abort(self) -> None:
-        """Truncate the body, close the connection and end the thread. Idempotent."""
+        """Truncate the body, close the connection and end the sending thread. Idempotent."""
         self._aborted = self._aborted or not self._finished
         if not self._home.is_here:
             return
@@ -183,7 +183,7 @@ class Upload:
             self._response.close()
 
     def end(self) -> None:
-        """Stop the sending from any thread, without waiting for it. Idempotent."""
+        """Stop sending, from any thread and without waiting. Idempotent."""
         self._pipe.desert()
         self._request.abort.stop()
 
@@ -222,7 +222,7 @@ class Upload:
     def _run(self) -> None:
         try:
             self._response = self._transport.send(self._request)
-        except BaseException as error:  # noqa: BLE001  handed to the writer, whatever it is
+        except BaseException as error:  # noqa: BLE001  any error is passed on to the writer
             self._error = error
         finally:
             self._pipe.desert()

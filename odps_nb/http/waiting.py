@@ -1,7 +1,7 @@
-"""Waits for sockets in short slices, so that Ctrl-C and `Abort` are always noticed.
+"""Waits for sockets in short slices, so that Ctrl-C and `Abort` always take effect.
 
-A signal that arrives just before a thread sleeps in the kernel does not wake it, and on some
-systems no signal does. Also stops an exchange, and bounds how much the kernel receives ahead.
+A signal that arrives just before a thread sleeps in the kernel does not wake the thread; on some
+systems no signal does. This module also aborts exchanges and limits the kernel's receive buffer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from urllib3.util.wait import wait_for_socket
 from odps_nb.lifetime import renew_after_fork
 
 SLICE = 0.1
-"""Longest sleep in seconds."""
+"""Maximum seconds to sleep at a time."""
 
-_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since 5.15; Python has no name for it
+_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; no name in Python
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 
 
 class SilentError(TimeoutError):
-    """The peer neither sent nor accepted a byte for ``seconds``."""
+    """The peer neither sent nor accepted any bytes for ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"silent for {seconds:g} s")
@@ -37,13 +37,13 @@ class SilentError(TimeoutError):
 
 
 class TooSlowError(TimeoutError):
-    """The total time is over, although bytes still arrive."""
+    """The total time is used up, although bytes still arrive."""
 
 
 def wait_until_ready(
     sock: socket.socket, timeout: float | None, *, read: bool = False, write: bool = False
 ) -> None:
-    """Wait until the socket is ready for reading or writing; `SilentError` after ``timeout`` s."""
+    """Wait until the socket is readable or writable; raise `SilentError` after ``timeout`` s."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
         if timeout is not None and deadline is not None and time.monotonic() >= deadline:
@@ -51,7 +51,7 @@ def wait_until_ready(
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect, or raise `OSError`; ``timeout`` also applies to later operations on the socket."""
+    """Connect, or raise `OSError`; ``timeout`` also applies to later operations of the socket."""
     sock.settimeout(0.0)
     code = sock.connect_ex(address)
     if code in _UNDER_WAY:
@@ -63,21 +63,21 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 
 
 class SlicedReader(io.RawIOBase):
-    """A raw reader of a socket; waits up to the socket's timeout, in slices.
+    """A raw reader for a socket that waits up to the socket's timeout, in slices.
 
-    ``deadline``, a time of ``time.monotonic``, bounds all reads together. ``hold`` is a file of the
-    socket: it keeps the descriptor open if http.client releases the socket before the body ends,
-    and is closed with the reader.
+    ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
+    the socket, closed with this reader. It keeps the descriptor open if http.client releases the
+    socket before the body ends.
     """
 
     deadline: float | None = None
-    _hold: IO[bytes] | None = None  # for `close` after an interrupted `__init__`
+    _hold: IO[bytes] | None = None  # set here for `close` after an interrupted `__init__`
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"", *, hold: IO[bytes]) -> None:
         super().__init__()
         self._hold = hold
         self._sock = sock
-        self._ahead = ahead  # already received
+        self._ahead = ahead  # bytes received before this reader existed
         self.received: int = 0
         self._timeout = sock.gettimeout()
         sock.settimeout(SLICE if self._timeout is None else min(SLICE, self._timeout))
@@ -91,7 +91,7 @@ class SlicedReader(io.RawIOBase):
         return self._sock.fileno()
 
     def readinto(self, buffer: Any) -> int:
-        """Receive into ``buffer``; 0 at the end of the connection."""
+        """Receive into ``buffer``; return the number of bytes, 0 at the end of the connection."""
         if self._ahead:
             count = min(len(buffer), len(self._ahead))
             buffer[:count], self._ahead = self._ahead[:count], self._ahead[count:]
@@ -131,25 +131,25 @@ class SlicedReader(io.RawIOBase):
 
 
 def bound_receiving(sock: socket.socket, size: int) -> None:
-    """Limit the kernel's receive buffer to about ``size`` bytes (Linux: twice that, with overhead).
+    """Limit the kernel's receive buffer to about ``size`` bytes (twice that on Linux).
 
-    Call it after connecting and before the request: earlier, the connection could never receive
-    faster again; later, the peer may already be allowed to send more.
+    Call this after connecting, or the connection can never receive faster again, and before sending
+    the request, or the peer may already be allowed to send more.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
 
 def receives_more(sock: socket.socket, size: int) -> bool:
-    """Return whether the kernel may hold more than the limit of `bound_receiving`."""
+    """Return whether the kernel's receive buffer is larger than `bound_receiving` would set it."""
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 2 * size
 
 
 def unbound_receiving(sock: socket.socket) -> None:
-    """Let the receive buffer grow again, if the system supports that.
+    """Let the receive buffer grow again, if the operating system supports that.
 
-    Under the limit, a connection with a latency of 40 ms receives a few megabytes a second.
+    With the limit, a connection with 40 ms latency receives only a few megabytes a second.
     """
-    with contextlib.suppress(OSError):  # an older Linux, or a closed connection
+    with contextlib.suppress(OSError):  # an older Linux kernel, or a closed connection
         if _SO_BUF_LOCK is not None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
@@ -159,27 +159,27 @@ def _slice(deadline: float | None) -> float:
 
 
 class Abort:
-    """Stops one exchange: `stop` shuts down the socket that it uses now or later.
+    """Stops one exchange: `stop` shuts down its socket, even one that is attached later.
 
-    It holds a duplicate of the descriptor, since TLS swaps the socket object during the
-    handshake; shutting down the duplicate shuts down the connection itself.
+    It holds a duplicate of the descriptor, because TLS replaces the socket object during the
+    handshake. Shutting down the duplicate shuts down the connection itself.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._twin: socket.socket | None = None
         self.stopped: bool = False
-        """Whether `stop` was called; later errors are due to it."""
+        """Whether `stop` was called, which causes the errors that follow."""
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Drop the parent's socket: shutting it down would end the parent's exchange."""
+        """Close the duplicate without a shutdown, which would end the parent's exchange."""
         self._lock = threading.Lock()
         self.detach()
 
     def attach(self, sock: socket.socket) -> None:
-        """Register the socket for `stop`; shut it down at once if `stop` came first."""
-        # A shutdown needs no address family, which TLS inside TLS cannot report.
+        """Register the socket for `stop`; shut it down at once if `stop` was called before."""
+        # A shutdown does not need the address family, which TLS inside TLS cannot report.
         twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
             self._twin, old = twin, self._twin
@@ -189,20 +189,20 @@ class Abort:
             old.close()
 
     def detach(self) -> None:
-        """Release the socket: it returns to a pool, or is closed. Idempotent."""
+        """Release the socket, which returns to a pool or is closed. Idempotent."""
         with self._lock:
             twin, self._twin = self._twin, None
         if twin is not None:
             twin.close()
 
     def receive_freely(self) -> None:
-        """Remove the limit on what the kernel receives ahead on the socket."""
+        """Remove the limit on the socket's receive buffer."""
         with self._lock:
             if self._twin is not None:
                 unbound_receiving(self._twin)
 
     def stop(self) -> None:
-        """Shut down the socket, or one attached later. Thread-safe and idempotent."""
+        """Shut down the attached socket, or the next one attached. Thread-safe and idempotent."""
         with self._lock:
             self.stopped = True
             if self._twin is not None:
@@ -210,6 +210,6 @@ class Abort:
 
 
 def _shut(sock: socket.socket) -> None:
-    # A socket that is already disconnected is fine.
+    # The socket may already be disconnected, which is fine.
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

@@ -1,19 +1,19 @@
 """The stream classes of the vendor's SDK, with verified reads and typed errors.
 
-Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``); failures are always typed errors, never ``None`` or ``False``.
-``docs/coming-from-pyodps.md`` lists what is the same and what differs. All of them are context
-managers; ``close`` is idempotent, and use after it raises `odps_nb.errors.StateError`.
+Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
+``get_request_id``). Failures always raise typed errors and never return ``None`` or ``False``.
+``docs/coming-from-pyodps.md`` lists what is the same and what differs. All classes are context
+managers; ``close`` is idempotent, and using a closed object raises `odps_nb.errors.StateError`.
 
 ============================  ====================================================
-`StreamReader`                the body of a response, file-like
-`ArrowReader`                 its record batches, up to the verified end
-`BlobDataIterator`            the blobs of a body as records
-`BlobStreamReader`            the same, streamed
-`CrcStrippingStream`          the payload of CRC32C blocks, verified
-`StreamWriter`                the body of a table write
+`StreamReader`                a response body as a file-like object
+`ArrowReader`                 the record batches of a body, to its verified end
+`BlobDataIterator`            a body's blobs as records
+`BlobStreamReader`            a body's blobs as a file-like object
+`CrcStrippingStream`          the verified payload of CRC32C blocks
+`StreamWriter`                the request body of a table write
 `ArrowWriter`                 record batches in that body
-`BlobStreamWriter`            the body of one blob's upload
+`BlobStreamWriter`            the request body of a blob upload
 ============================  ====================================================
 """
 

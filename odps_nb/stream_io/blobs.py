@@ -1,4 +1,4 @@
-"""`BlobDataIterator` and `BlobStreamReader`: the blobs of a download."""
+"""`BlobDataIterator` and `BlobStreamReader` read the blobs of a download."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from odps_nb.wire.frames import (
 )
 
 _SKIP = 256 << 10
-_SMALL = 128 << 10  # a truncated frame is completed in the window if less than this is there
+_SMALL = 128 << 10  # below this size, a truncated frame is completed in the window
 _RAW_START = BlobStart(0, None, None, None, {})
 _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 
 
 class _Blobs:
-    """The blobs of a payload stream, one at a time.
+    """The blobs of a payload stream, read one at a time.
 
-    `FrameDecoder` states how many bytes it needs and is fed only these; blob data bypasses it.
+    `FrameDecoder` reports how many bytes it needs and receives only these; blob data bypasses it.
     ``length`` and ``left`` of the current blob are ``None`` while unknown, as for a raw blob.
     """
 
@@ -47,14 +47,14 @@ class _Blobs:
         self.end = _NO_END
 
     def open_next(self) -> bool:
-        """Advance to the next blob, from the end of the current one; ``False`` after the last."""
+        """Advance from the end of the current blob to the next; return ``False`` after the last."""
         self.index += 1
         self.end = _NO_END
         if self.is_raw:
             self.length = self.left = None if self.index == 0 else 0
             return self.index == 0
         if self.index == self.count:
-            self._feed(1)  # raises if there is another byte
+            self._feed(1)  # raises if another byte follows
             return False
         self._feed_to(BlobStart)
         self.length = self.left = self.start.length
@@ -63,16 +63,16 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob, fewer only at its end; all that remain if negative."""
+        """Return ``size`` bytes of the blob, fewer only at its end; if negative, the rest."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
-            self._account(data, wanted)  # kept until the footer is checked, uncopied
+            self._account(data, wanted)  # retained, uncopied, until the footer is checked
             return data
         return read_into_new(self.take_into, wanted)
 
     def take_into(self, target: memoryview) -> int:
-        """Fill ``target``, or stop at the end of the blob; return the number of bytes."""
+        """Fill ``target``, or stop at the end of the blob; return the number of bytes read."""
         target = target[: self.left]
         count = self.stream.readinto(target) if target else 0
         self._account(target[:count], len(target))
@@ -97,7 +97,7 @@ class _Blobs:
             pass
 
     def _feed(self, size: int) -> type | None:
-        """Feed the next bytes; return the type of the last event that they produce."""
+        """Feed the next bytes; return the type of the last event that they produce, if any."""
         data = self.stream.read(size)
         events = self.frames.feed(data)
         if len(data) < size:
@@ -111,32 +111,31 @@ class _Blobs:
 
 
 class BlobDataIterator(Iterator[BlobRecord]):
-    """Iterates over one complete, checked `BlobRecord` per reference, in order.
+    """Iterates over the requested blobs in order; each `BlobRecord` is complete and checked.
 
     Parameters
     ----------
     raw_stream
-        The body as received, including CRC blocks and coding: any object with ``read(n)``.
+        The body as received, including CRC blocks and content coding: an object with ``read(n)``.
         Closed by `close` and by leaving a ``with`` block.
     expected_count
-        Number of requested references: one means a raw payload, any other number means that many
-        frames (``docs/protocol.md`` section 6.4). Nothing is inferred from the content.
+        Number of requested references. One means a raw payload; any other number means as many
+        frames (``docs/protocol.md`` section 6.4). The content is not used to guess the form.
     content_encoding
-        Value of the ``Content-Encoding`` header. ``None``: taken from the headers of the stream,
-        if it has any.
+        Value of the ``Content-Encoding`` header. Default: the header of the stream, if it has any.
     max_output
         Maximum bytes that the coding may decode to; ``None`` for no limit.
     max_blob
-        Maximum bytes of one blob.
+        Maximum bytes in one blob.
 
     Raises
     ------
     ChecksumError
-        Raised for the next record: a block or a footer does not match.
+        Raised by ``next``: a block's or footer's checksum does not match.
     TruncatedError
-        The body ends inside a frame, or with fewer frames than references.
+        The body ends inside a frame, or has fewer frames than references.
     FramingError
-        A header, length or footer is invalid, or bytes follow the last frame.
+        A header, length or footer is invalid, or more bytes follow the last frame.
 
     Examples
     --------
@@ -162,14 +161,14 @@ class BlobDataIterator(Iterator[BlobRecord]):
         self._source = _Blobs(
             raw_stream, expected_count, content_encoding, max_output=max_output, max_blob=max_blob
         )
-        self._ready: list[BlobRecord] = []  # in reverse order
+        self._ready: list[BlobRecord] = []  # in reverse order, to pop from the end
         self._pop = self._ready.pop
         self._left = expected_count
         self._state = ""
 
     @property
     def expected_count(self) -> int:
-        """The number of blobs that the body must hold."""
+        """Number of blobs that the body must contain."""
         return self._source.count
 
     def __iter__(self) -> BlobDataIterator:
@@ -201,12 +200,12 @@ class BlobDataIterator(Iterator[BlobRecord]):
             raise
 
     def _scan(self) -> BlobRecord | None:
-        # The last frame is left to _next_whole, which also checks that nothing follows it.
+        # _next_whole reads the last frame, because it also checks that nothing follows.
         if self._left < 2:
             return None
         stream, records = self._source.stream, self._scan_window()
         if not records and stream.ready < _SMALL and stream.widen():
-            records = self._scan_window()  # the truncated frame is complete now
+            records = self._scan_window()  # `widen` has completed the truncated frame
         if not records:
             return None
         self._left -= len(records)
@@ -259,19 +258,19 @@ class BlobDataIterator(Iterator[BlobRecord]):
 class BlobStreamReader(io.BufferedIOBase):
     """The blobs of a body as a file-like object: `read` reads the current one, `next` advances.
 
-    Holds a window of payload, and up to 8 MiB of a blob until its footer is checked by the read
-    that returns its last byte. The MD5 footer of a larger blob can be checked only if an earlier
-    footer of the body was an MD5, too; `checksum_verified` tells whether it was checked.
+    Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
+    byte checks its footer. A larger blob's MD5 footer can be checked only if an earlier footer of
+    the body was also an MD5; `checksum_verified` reports whether it was checked.
 
     Parameters
     ----------
     iterator
-        An unused `BlobDataIterator`; `close` closes its raw stream.
+        An unused `BlobDataIterator`. `close` closes its raw stream.
 
     Raises
     ------
     ProtocolError
-        Raised by any read, as by `BlobDataIterator`.
+        Raised by any read, for the same reasons as in `BlobDataIterator`.
 
     Examples
     --------
@@ -293,31 +292,31 @@ class BlobStreamReader(io.BufferedIOBase):
 
     @property
     def mime_type(self) -> str | None:
-        """Content type of the current blob, if its frame states one."""
+        """Content type of the current blob; ``None`` if its frame has none."""
         return self._current().start.content_type
 
     @property
     def custom_file_name(self) -> str | None:
-        """File name of the current blob, if its frame states one."""
+        """File name of the current blob; ``None`` if its frame has none."""
         return self._current().start.custom_file_name
 
     @property
     def size(self) -> int | None:
-        """Bytes of the current blob; ``None`` for a raw one until its end was read."""
+        """Size of the current blob in bytes; ``None`` for a raw blob until its end is reached."""
         return self._current().length
 
     @property
     def checksum_kind(self) -> ChecksumKind:
-        """Kind of checksum in the footer of the current blob; known at its end."""
+        """Kind of checksum in the current blob's footer; known once its end is reached."""
         return self._current().end.checksum_kind
 
     @property
     def checksum_verified(self) -> bool:
-        """Whether the footer's checksum was compared; blocks are verified in any case."""
+        """Whether the footer's checksum was verified; block checksums are always verified."""
         return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes of the current blob, fewer only at its end; or all that remain."""
+        """Return ``size`` bytes of the current blob, fewer only at its end; by default the rest."""
         source = self._current()
         data: bytes = self._guarded(source.take, -1 if size is None else size)
         return data
@@ -329,7 +328,7 @@ class BlobStreamReader(io.BufferedIOBase):
         return count
 
     def next(self) -> BlobStreamReader | None:
-        """Skip the rest of the current blob and advance to the next; ``None`` after the last."""
+        """Skip the rest of the current blob and open the next; return ``None`` after the last."""
         source = self._current()
         if self._state == "ended":
             return None
@@ -342,7 +341,7 @@ class BlobStreamReader(io.BufferedIOBase):
         return None
 
     def readable(self) -> bool:
-        """Whether it is open."""
+        """Whether the reader is open."""
         return not self.closed
 
     @property

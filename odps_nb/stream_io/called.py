@@ -1,7 +1,7 @@
-"""Uploads with a function of the user that takes the body as an argument.
+"""Uploads that call a user's function with the request body as its argument.
 
-``lambda body: requests.post(url, data=body)`` reads a body, but a writer receives it piece by
-piece. The function runs in a thread and reads from a pipe what the writer writes.
+``lambda body: requests.post(url, data=body)`` reads a whole body, but a writer receives the body
+piece by piece. So the function runs in a thread and reads what the writer puts into a pipe.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from odps_nb.wire.calls.errors import decode_error
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a function that begins an upload; a function of the body runs in a thread."""
+    """Return a function that begins an upload; one that takes the body runs in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:
         return lambda: CalledUpload(function)
-    except ValueError:  # it has no signature
+    except ValueError:  # its signature is unknown, as for some C functions
         return function
     return function
 
 
 class _Answer:
-    """The function's return value, with the members that `Upload` needs."""
+    """The function's return value, with the attributes and methods that `Upload` needs."""
 
     def __init__(self, answer: Any, *, early: bool) -> None:
         self.answer, self.early = answer, early
@@ -41,7 +41,7 @@ class _Answer:
 
 
 class _Calls:
-    """Sends a request by calling the function with its body."""
+    """A transport that sends a request by calling the function with the request's body."""
 
     def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
         self._function, self._is_whole = function, False
@@ -61,7 +61,7 @@ class _Calls:
         self._is_whole = True
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no connections to close."""
 
 
 def _refuse_early(response: Any) -> Exception:
@@ -81,8 +81,8 @@ def _refuse_early(response: Any) -> Exception:
 class CalledUpload(Upload):
     """An upload by ``function(body)``; `finish` returns its return value.
 
-    An error of the function is raised by `write` or `finish`. After `abort`, reading the body
-    raises inside the function; `abort` does not wait for the function to return.
+    If the function raises, `write` or `finish` raises the same error. After `abort`, reading the
+    body raises inside the function; `abort` does not wait until the function returns.
     """
 
     def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
@@ -93,7 +93,7 @@ class CalledUpload(Upload):
         )
 
     def finish(self) -> Any:
-        """End the body and return what the function returned."""
+        """End the body and return the function's return value."""
         response: Any = super().finish()
         return response.answer
 

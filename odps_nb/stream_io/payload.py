@@ -1,7 +1,7 @@
-"""The payload of a blob body as a file: reads the raw stream and decodes it with `odps_nb.wire`.
+"""The payload of a blob body as a file: the raw stream, decoded with `odps_nb.wire`.
 
-Small reads are served from a window of verified payload. Large reads decode a run of blocks
-directly into their target.
+Small reads return bytes from a window of verified payload. Large reads decode a run of blocks
+directly into the caller's buffer.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from odps_nb.wire.calls.core import find_header
 from odps_nb.wire.codings import coding_of
 from odps_nb.wire.layers import PayloadDecoder
 
-_DIRECT = 64 << 10  # smaller reads use the window
-_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks
-_TRUSTED_SIZE = 64 << 20  # allocated at once up to this size; beyond, as bytes arrive
+_DIRECT = 64 << 10  # bytes; smaller reads use the window
+_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
+_TRUSTED_SIZE = 64 << 20  # up to this size, allocate at once; beyond it, as bytes arrive
 _STEP = 1 << 20
 
 
 def close_raw(raw: Any) -> None:
-    """Close ``raw`` if it has ``close``."""
+    """Call ``raw.close()`` if there is such a method."""
     close = getattr(raw, "close", None)
     if close is not None:
         close()
 
 
 def _chunks_of(raw: Any) -> Callable[[int], memoryview | bytes]:
-    """Return the cheapest way to take up to n bytes of ``raw``, valid until the next call."""
+    """Return the cheapest function to read n bytes; a result is valid until the next call."""
     if type(raw) is io.BytesIO or isinstance(raw, (bytes, bytearray, memoryview)):
         return _in_memory(raw)
     if not hasattr(raw, "read"):
@@ -41,7 +41,7 @@ def _chunks_of(raw: Any) -> Callable[[int], memoryview | bytes]:
 
 
 def _in_memory(raw: io.BytesIO | bytes | bytearray | memoryview) -> Callable[[int], memoryview]:
-    # getvalue() shares the buffer instead of copying it, and does not lock it, unlike getbuffer().
+    # Unlike getbuffer(), getvalue() does not lock the buffer; it shares it instead of copying.
     source = raw if isinstance(raw, io.BytesIO) else None
     view = memoryview(raw.getvalue() if isinstance(raw, io.BytesIO) else raw).cast("B")
     at = source.tell() if source else 0
@@ -94,7 +94,7 @@ class _Filler(io.RawIOBase):
 
 
 def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
-    """Return up to ``size`` bytes that ``fill`` writes, 1 MiB at a time, until it writes none."""
+    """Return up to ``size`` bytes from ``fill``, called for 1 MiB at a time until it returns 0."""
     if size <= _TRUSTED_SIZE:
         # A BufferedReader allocates bytes without zeroing them and fills them in place.
         return io.BufferedReader(_Filler(fill), 1).read(size)
@@ -106,12 +106,12 @@ def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
 
 
 class PayloadStream(io.BufferedIOBase):
-    """File-like reads of a raw stream through a decoder; every byte returned was verified.
+    """A file-like object that decodes a raw stream and returns only verified bytes.
 
-    ``read(n)`` returns n bytes except at the end. After an error, every call raises.
+    ``read(n)`` returns n bytes, except at the end. After an error, every call raises.
     """
 
-    # Slots, because a read of a few kilobytes takes about as long as four attribute lookups.
+    # Slots, because reading a few kilobytes takes only as long as about four attribute lookups.
     __slots__ = (
         *("_at", "_base", "_blocks", "_decoder", "_ended", "_pieces", "_raw", "_run"),
         *("_size", "_state", "_take", "_view", "_window"),
@@ -125,13 +125,13 @@ class PayloadStream(io.BufferedIOBase):
         self._ended = False
         self._run = _FIRST_RUN
         self._window, self._view = b"", memoryview(b"")
-        self._size: int = 0  # of the window
+        self._size: int = 0  # size of the window
         self._at: int = 0
         self._base: int = 0  # payload bytes before the window
         self._state = ""
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; all that remain if negative."""
+        """Return ``size`` bytes, fewer only at the end; if negative, all that remain."""
         at = self._at
         stop = at + (-1 if size is None else size)
         if at < stop <= self._size:
@@ -150,7 +150,7 @@ class PayloadStream(io.BufferedIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
-        """Return the available bytes, at most ``size``, with at most one read of the raw stream."""
+        """Return available bytes, at most ``size``, reading the raw stream at most once."""
         self._check()
         if self._at == self._size:
             self._refill()
@@ -158,7 +158,7 @@ class PayloadStream(io.BufferedIOBase):
         return self.read(left if size < 0 else min(size, left))
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, or stop at the end; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end; return the number of bytes read."""
         self._check()
         target = memoryview(buffer).cast("B")
         done = 0
@@ -185,11 +185,11 @@ class PayloadStream(io.BufferedIOBase):
         return self._window[self._at : self._at + max(size, 0)]
 
     def tell(self) -> int:
-        """Return the number of payload bytes consumed."""
+        """Return the number of payload bytes consumed so far."""
         return self._base + self._at
 
     def readable(self) -> bool:
-        """Whether it is open."""
+        """Whether the stream is open."""
         return not self.closed
 
     @property
@@ -198,14 +198,14 @@ class PayloadStream(io.BufferedIOBase):
         return self._state == "closed"
 
     def close(self) -> None:
-        """Close the raw stream, too. Idempotent."""
+        """Close this stream and the raw stream. Idempotent."""
         if not self.closed:
             self._state = "closed"
             self._set_window(b"")
             close_raw(self._raw)
 
     def widen(self) -> bool:
-        """Append the next payload to the rest of the window; ``False`` at the end."""
+        """Append more payload to the unread part of the window; return ``False`` at the end."""
         more = self._guarded(self._next)
         base = self.tell()
         self._set_window(self._window[self._at :] + more)
@@ -213,13 +213,13 @@ class PayloadStream(io.BufferedIOBase):
         return bool(more)
 
     def take_window(self, scan: Callable[[bytes, int], tuple[list[Any], int]]) -> list[Any]:
-        """Return what ``scan`` finds in the rest of the window, and advance to where it stopped."""
+        """Scan the unread part of the window; return the results and consume what was scanned."""
         found, self._at = scan(self._window, self._at)
         return found
 
     @property
     def ready(self) -> int:
-        """Bytes of the window that are not consumed yet."""
+        """Number of bytes in the window that are not consumed yet."""
         return self._size - self._at
 
     def _refill(self) -> bool:
@@ -235,7 +235,7 @@ class PayloadStream(io.BufferedIOBase):
         self._size, self._at = len(window), 0
 
     def _guarded(self, step: Any, *arguments: Any) -> Any:
-        self._state = "failed"  # until the step has succeeded
+        self._state = "failed"  # remains "failed" if the step raises
         result = step(*arguments)
         self._state = ""
         return result
@@ -247,14 +247,14 @@ class PayloadStream(io.BufferedIOBase):
             raise StateError("the stream failed before; bytes after a defect cannot be decoded")
 
     def _next(self) -> bytes:
-        """Return the next payload, empty at the end."""
+        """Return the next piece of payload, empty at the end."""
         while True:
             for piece in self._pieces:
                 if piece:
                     return piece
             if self._ended:
                 return b""
-            # Runs begin small, so that a small blob costs little and the first byte comes early.
+            # The first runs are short: a small blob costs little, and the first byte arrives early.
             chunk = self._take(self._run * STORED_SIZE)
             self._run = min(2 * self._run, _WINDOW_RUN)
             self._ended = not chunk
@@ -262,15 +262,15 @@ class PayloadStream(io.BufferedIOBase):
                 self._pieces = self._decoder.pieces_eof()
             elif self._blocks is None:
                 self._pieces = self._decoder.pieces(chunk)
-            else:  # immediately, so that `_fill` may feed it next
+            else:  # decode now, so that `_fill` may feed the decoder next
                 self._pieces = iter((self._blocks.feed(chunk),))
 
     def _fill(self, target: memoryview) -> int:
-        """Write payload of whole blocks into ``target``; return 0 when that is not possible."""
+        """Decode whole blocks into ``target``; return 0 if that is not possible."""
         if self._blocks is None:
             return 0
         count = 0
-        self._run = _FIRST_RUN  # then a small window, so that the next large read is direct, too
+        self._run = _FIRST_RUN  # a small window next, so that the next large read is direct again
         while not count and not self._ended:
             chunk = self._take(min(len(target) // BLOCK_SIZE, _DIRECT_RUN) * STORED_SIZE)
             if chunk:
@@ -281,7 +281,7 @@ class PayloadStream(io.BufferedIOBase):
 
 
 class CrcStrippingStream(PayloadStream):
-    """The verified payload of a stream of CRC32C blocks; linear time at every read size.
+    """The verified payload of a stream of CRC32C blocks; linear time for any read size.
 
     Parameters
     ----------
@@ -291,10 +291,10 @@ class CrcStrippingStream(PayloadStream):
     Raises
     ------
     ChecksumError
-        Raised by any read: a block does not match; ``block`` and ``offset`` locate it.
+        Raised by any read: a block does not match its checksum. ``block`` and ``offset`` locate it.
     TruncatedError
-        The body ends inside a block. HTTP or the frames decide whether an end after a whole block
-        is valid (``docs/protocol.md`` section 6.3).
+        The body ends inside a block. Whether it may end after a whole block depends on HTTP or the
+        frames (``docs/protocol.md`` section 6.3).
 
     Examples
     --------
@@ -317,7 +317,7 @@ def open_payload(
     *,
     max_output: int | None = None,
 ) -> PayloadStream:
-    """Return the payload of a blob body; the coding defaults to that in the stream's headers."""
+    """Return the payload of a blob body; by default the stream's headers state the coding."""
     if content_encoding is None:
         headers = getattr(raw_stream, "headers", None) or {}
         content_encoding = find_header(headers, "content-encoding")

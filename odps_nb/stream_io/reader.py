@@ -1,4 +1,4 @@
-"""`StreamReader`: the body of a response as a file-like object."""
+"""`StreamReader` reads the body of a response as a file-like object."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ERROR_BODY = 1 << 20
 
 
 class Status(str, Enum):
-    """State of a stream: running, then one of the final states.
+    """State of a stream: running, or one of the final states.
 
-    A member equals the SDK's member of the same name. `INIT` and `WAIT`, which the SDK also has,
-    are never returned.
+    A member equals the SDK's member of the same name. The SDK's `INIT` and `WAIT` also exist here,
+    but are never returned.
 
     Examples
     --------
@@ -47,24 +47,24 @@ class Status(str, Enum):
 
 
 def status_of(answer: Any) -> int | None:
-    """Return the HTTP status of a response of this package or of requests."""
+    """Return the HTTP status of a response, which may be this package's or that of requests."""
     status: int | None = getattr(answer, "status", None)
     return status if status is not None else getattr(answer, "status_code", None)
 
 
 class StreamReader(io.BufferedIOBase):
-    """The body of a response, file-like; a body shorter than announced is an error.
+    """A response body as a file-like object; raises if it is shorter than its Content-Length.
 
     Parameters
     ----------
     response_or_opener
         A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
-        or a function without arguments that fetches one, called when it is first needed.
+        or a function without arguments that fetches one. It is called when first needed.
 
     Raises
     ------
     ServiceError
-        Raised by any read: the response is an error of the server.
+        Raised by any read: the response is an error from the server.
     TransportError
         The connection broke or timed out.
     TruncatedError
@@ -91,21 +91,21 @@ class StreamReader(io.BufferedIOBase):
 
     @property
     def status(self) -> int | None:
-        """HTTP status of the response; ``None`` if it has none. Sends the request if necessary."""
+        """HTTP status of the response; ``None`` if it has none. Sends the request if needed."""
         return status_of(self._open())
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the response. Sends the request if necessary."""
+        """Headers of the response. Sends the request if needed."""
         return getattr(self._open(), "headers", None) or {}
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this request, once the response has arrived."""
+        """The server's id for this request; ``None`` until the response has arrived."""
         return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
 
     def read(self, nbytes: int | None = -1) -> bytes:
-        """Return ``nbytes`` bytes, fewer only at the end of the body; the rest if negative."""
+        """Return ``nbytes`` bytes, fewer only at the end of the body; by default the rest."""
         wanted = -1 if nbytes is None else nbytes
         if wanted == 0:
             self._open()
@@ -116,7 +116,7 @@ class StreamReader(io.BufferedIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
-        """Return the bytes of one read, at most ``size``; empty at the end."""
+        """Read once; return at most ``size`` bytes, or empty bytes at the end."""
         body = self._readable_body()
         data: bytes = self._guarded(body.read, size if size > 0 else _AT_ONCE)
         if not data:
@@ -124,7 +124,7 @@ class StreamReader(io.BufferedIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, or stop at the end of the body; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the body; return the number of bytes read."""
         body = self._readable_body()
         if not hasattr(body, "readinto"):
             return super().readinto(buffer)
@@ -184,15 +184,15 @@ class StreamReader(io.BufferedIOBase):
         self._state = Status.OK
 
     def get_status(self) -> Status:
-        """`Status.OK` once the body was read to its verified end."""
+        """Return the state: `Status.OK` once the body was read to its verified end."""
         return self._state
 
     def get_request_id(self) -> str | None:
-        """The same as `request_id`."""
+        """Return `request_id`."""
         return self.request_id
 
     def readable(self) -> bool:
-        """Whether it is open."""
+        """Whether the reader is open."""
         return not self._closed
 
     @property
@@ -201,7 +201,7 @@ class StreamReader(io.BufferedIOBase):
         return self._closed
 
     def abort(self) -> None:
-        """End a waiting read soon, from any thread; later reads raise."""
+        """Make a waiting read end soon, from any thread; later reads raise."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()

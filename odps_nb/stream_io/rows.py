@@ -1,4 +1,4 @@
-"""`ArrowReader` and `ArrowWriter`: the record batches in the bodies of reads and writes."""
+"""`ArrowReader` and `ArrowWriter` handle the record batches in read and write bodies."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 
 
 class ArrowReader:
-    """The record batches of a table read; iterate, or `read` until ``None``.
+    """The record batches of a table read: iterate over it, or call `read` until ``None``.
 
-    Times are time zone-naive, in UTC, whatever zone the stream names; dictionary-encoded text is
-    returned as plain text.
+    Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
+    text is returned as plain text.
 
-    The stream must have its end marker and, if given, ``expected_rows`` rows; otherwise an error
-    follows the last batch.
+    After the last batch, an error is raised if the stream has no end marker, or another number of
+    rows than ``expected_rows``.
 
     Parameters
     ----------
     stream_reader
-        A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside zstd or LZ4
+        A `StreamReader`; closed by `close`. Its body is Arrow IPC, possibly inside zstd or LZ4
         (``docs/protocol.md`` section 5.5).
     expected_rows
-        Number of rows that the session promised; ``None`` if unknown.
+        Number of rows that the session reported; ``None`` if unknown.
     max_batch
         Maximum bytes of one batch.
     max_decompressed
-        Maximum bytes that a batch with compressed buffers may need; checked before they are
+        Maximum bytes that a batch with compressed buffers may need; checked before the buffers are
         decompressed.
     max_output
-        Maximum bytes that a coding around the stream may decode to.
+        Maximum bytes that the body's content coding may decode to.
     text
-        What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
-        ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all text
-        as bytes.
+        How to handle text that is not UTF-8, which a STRING may contain. ``"strict"`` raises,
+        ``"replace"`` replaces each invalid sequence with U+FFFD, ``"binary"`` returns all text as
+        bytes.
 
     Raises
     ------
     ConversionError
-        Raised by the iteration: a text is not UTF-8, and ``text`` is strict.
+        Raised by the iteration: a text is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
-        Raised by the iteration: the stream stops too early.
+        Raised by the iteration: the stream ends too early.
     FramingError
-        The body is not an Arrow stream, continues after its end, or has damaged values: every
-        batch is validated in full.
+        The body is not an Arrow stream, continues after its end, or contains damaged values. Every
+        batch is fully validated.
     LimitExceededError
         A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
 
@@ -102,11 +102,11 @@ class ArrowReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the batches. Reads the beginning of the stream if necessary."""
+        """Schema of the batches. Reads the beginning of the stream if needed."""
         return self._guarded(lambda: self._opened().schema)
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch; ``None`` at the verified end."""
+        """Return the next batch; ``None`` at the verified end of the stream."""
         if self._status is Status.OK and not self._closed:
             return None
         batch = self._guarded(lambda: self._opened().read())
@@ -134,11 +134,11 @@ class ArrowReader:
         return result
 
     def get_status(self) -> Status:
-        """`Status.OK` once the end was verified."""
+        """Return the state: `Status.OK` once the end was verified."""
         return self._status
 
     def get_request_id(self) -> str | None:
-        """Return the server's id of this request, once the response has arrived."""
+        """Return the server's id for this request; ``None`` until the response has arrived."""
         return self._stream.request_id
 
     def close(self) -> None:
@@ -156,20 +156,20 @@ class ArrowReader:
 
 
 class ArrowWriter(Finishing):
-    """Writes record batches into the body of a table write.
+    """Writes record batches into the request body of a table write.
 
-    `finish` without any rows sends a valid, empty stream. Leaving a ``with`` block finishes, or
-    aborts after an error.
+    If no rows were written, `finish` sends a valid, empty stream. Leaving a ``with`` block calls
+    `finish`, or `abort` after an error.
 
     Parameters
     ----------
     stream_writer
-        A `StreamWriter`.
+        A `StreamWriter` that sends the body.
     schema
-        Schema of all batches. ``None``: that of the first batch. A compression passed here, as in
+        Schema of all batches. ``None``: that of the first batch. A compression in its place, as in
         the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
     compression
-        Codec of the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
+        Codec for the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
 
     Examples
     --------
@@ -211,7 +211,7 @@ class ArrowWriter(Finishing):
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of all batches; a `StateError` while it is unknown."""
+        """Schema of all batches; raises `StateError` while it is unknown."""
         if self._schema is None:
             raise StateError(
                 "the schema is not known before the first batch",
@@ -220,14 +220,14 @@ class ArrowWriter(Finishing):
         return self._schema
 
     def write(self, record_batch: pa.RecordBatch | pa.Table) -> int:
-        """Send a batch (or a table's batches); return its number of rows.
+        """Send a batch, or all batches of a table; return the number of rows.
 
         Raises
         ------
         ConversionError
-            The batch has another schema.
+            The schema differs from that of the earlier batches.
         StateError
-            After `finish`, `abort` or a failure.
+            The writer was finished or aborted, or it failed.
         """
         if not self._stream.writable():
             raise StateError(f"the writer is {self._stream.get_status().value.lower()}")
@@ -250,7 +250,7 @@ class ArrowWriter(Finishing):
         Raises
         ------
         StateError
-            Nothing was written and no schema was given: there is no Arrow stream to send. The
+            Nothing was written and no schema was passed, so there is no Arrow stream to send. The
             write is aborted.
         """
         if self._stream.writable():
@@ -264,11 +264,11 @@ class ArrowWriter(Finishing):
         return self._stream.finish()
 
     def get_write_stream_response(self) -> WriteResult | None:
-        """Return the result of `finish`; ``None`` before."""
+        """Return the result of `finish`; ``None`` before `finish`."""
         return self._stream.get_write_stream_response()
 
     def abort(self) -> None:
-        """Abort the request, so that the server stores nothing. Idempotent."""
+        """Abort the request; the server stores nothing. Idempotent."""
         self._stream.abort()
 
     def writable(self) -> bool:
@@ -285,9 +285,9 @@ class ArrowWriter(Finishing):
         return self._writer
 
     def get_status(self) -> Status:
-        """`Status.OK` once the server has confirmed the write."""
+        """Return the state: `Status.OK` once the server has confirmed the write."""
         return self._stream.get_status()
 
     def get_request_id(self) -> str | None:
-        """Return the server's id of this request, once the response has arrived."""
+        """Return the server's id for this request; ``None`` until the response has arrived."""
         return self._stream.request_id

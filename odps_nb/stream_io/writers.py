@@ -1,4 +1,4 @@
-"""`StreamWriter` and `BlobStreamWriter`: request bodies of writes and blob uploads."""
+"""`StreamWriter` and `BlobStreamWriter` send request bodies of table writes and blob uploads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _plain(data: Any) -> bytes:
 
 
 class Finishing:
-    """A writer as a context manager: leaving it finishes, or aborts after an error."""
+    """A writer as a context manager: leaving it calls `finish`, or `abort` after an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -52,19 +52,19 @@ class Finishing:
 
     @abstractmethod
     def abort(self) -> None:
-        """Abort the request, so that the server stores nothing. Idempotent."""
+        """Abort the request; the server stores nothing. Idempotent."""
 
     @abstractmethod
     def writable(self) -> bool:
         """Whether `write` may be called."""
 
     def close(self) -> None:
-        """Abort unless finished. Idempotent."""
+        """Abort, unless the writer is finished. Idempotent."""
         self.abort()
 
 
 class _Writer(Finishing, Generic[Result]):
-    """Base class of the writers: write, finish once, abort."""
+    """Base class of the writers, with ``write``, ``finish`` and ``abort``."""
 
     def __init__(self, upload_or_opener: Any) -> None:
         is_upload = hasattr(upload_or_opener, "write")
@@ -83,9 +83,9 @@ class _Writer(Finishing, Generic[Result]):
         ServiceError
             The server refused the request before it was complete.
         ConversionError
-            ``data`` is text, or another type that is not bytes.
+            ``data`` is text or another type that is not bytes-like.
         StateError
-            After `finish`, `abort` or a failure.
+            The writer was finished or aborted, or it failed.
         """
         self._check_open()
         plain = data if isinstance(data, bytes) else _plain(data)
@@ -100,7 +100,7 @@ class _Writer(Finishing, Generic[Result]):
         ServiceError
             The server rejected the request.
         TransportError
-            No response came; whether the server acted is unknown.
+            No response arrived, so it is unknown whether the server acted.
         """
         if self._result is None:
             self._check_open()
@@ -110,7 +110,7 @@ class _Writer(Finishing, Generic[Result]):
         return self._result
 
     def abort(self) -> None:
-        """Abort the body: the server stores nothing. Idempotent; no effect after `finish`."""
+        """Abort the body; the server stores nothing. Idempotent; no effect after `finish`."""
         if self._state is Status.RUNNING:
             self._state = Status.CANCELLED
             if self._upload is not None:
@@ -122,23 +122,23 @@ class _Writer(Finishing, Generic[Result]):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be written."""
+        """Whether the writer no longer accepts data."""
         return not self.writable()
 
     def flush(self) -> None:
-        """Do nothing: `write` sends at once."""
+        """Do nothing, because `write` sends immediately."""
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this request, once the response has arrived."""
+        """The server's id for this request; ``None`` until the response has arrived."""
         return self._request_id
 
     def get_request_id(self) -> str | None:
-        """The same as `request_id`."""
+        """Return `request_id`."""
         return self._request_id
 
     def get_status(self) -> Status:
-        """`Status.OK` once the server has confirmed the write."""
+        """Return the state: `Status.OK` once the server has confirmed the write."""
         return self._state
 
     def _check_open(self) -> None:
@@ -179,9 +179,9 @@ class _Writer(Finishing, Generic[Result]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """The server's response to a write of rows; a field that it lacks is ``None``.
+    """The server's response to a write of rows; absent fields are ``None``.
 
-    It unpacks like the result of the SDK: ``commit_message, success = writer.finish()``, where
+    It unpacks like the SDK's result: ``commit_message, success = writer.finish()``, where
     ``success`` is always true, because a failed write raises.
 
     Examples
@@ -210,17 +210,17 @@ class WriteResult:
 
 
 class StreamWriter(_Writer[WriteResult]):
-    """The body of a table write; `finish` returns the server's response or raises.
+    """The request body of a table write; `finish` returns the server's response or raises.
 
-    Leaving a ``with`` block finishes, or aborts after an error.
+    Leaving a ``with`` block calls `finish`, or `abort` after an error.
 
     Parameters
     ----------
     upload_or_opener
-        An upload in progress (`odps_nb.http.upload.Upload` or anything with ``write``,
+        An upload in progress (`odps_nb.http.upload.Upload` or any object with ``write``,
         ``finish`` and ``abort``); a function without arguments that begins one; or a function
-        that takes the body and returns the response, as in
-        ``lambda body: requests.post(url, data=body)``, which runs in a separate thread.
+        that takes the body and returns the response, such as
+        ``lambda body: requests.post(url, data=body)``, which is called in a separate thread.
 
     Examples
     --------
@@ -254,11 +254,11 @@ class StreamWriter(_Writer[WriteResult]):
         )
 
     def get_write_stream_response(self) -> WriteResult | None:
-        """Return the result of `finish`; ``None`` before."""
+        """Return the result of `finish`; ``None`` before `finish`."""
         return self._result
 
     def get_route_token(self) -> str | None:
-        """Return the route token of the response; ``None`` before `finish`, or if it has none."""
+        """Return the response's route token; ``None`` before `finish`, or if there is none."""
         return None if self._result is None else self._result.route_token
 
 
@@ -274,26 +274,26 @@ class WriteBlobResult:
 
     @property
     def blob_reference(self) -> str:
-        """The reference as text; a BLOB column of a write takes ``reference.raw``."""
+        """The reference as text. To write it to a BLOB column, use ``reference.raw``."""
         return self.reference.token
 
 
 class BlobStreamWriter(_Writer[WriteBlobResult]):
-    """The body of one blob's upload; size and MD5 are compared with the server's response.
+    """The request body of a blob upload; verifies the size and MD5 that the server returns.
 
-    Leaving a ``with`` block finishes, or aborts after an error.
+    Leaving a ``with`` block calls `finish`, or `abort` after an error.
 
     Parameters
     ----------
     upload_or_opener
-        As for `StreamWriter`. Its request must state the same compression.
+        As for `StreamWriter`. Its request must declare the same compression.
     compression
         Coding of the body: ``None``, ``"zstd"`` or ``"lz4"``.
 
     Raises
     ------
     ChecksumError
-        Raised by `finish`: the server stored other bytes than were sent.
+        Raised by `finish`: the stored bytes differ from those sent.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""odps_nb.torch: rows and blobs of a table for a torch DataLoader, shuffled and resumable.
+"""odps_nb.torch: a table's rows and blobs for a PyTorch DataLoader, shuffled and resumable.
 
 ::
 
@@ -9,9 +9,9 @@
         loader.set_epoch(epoch)
         for batch in loader: ...
 
-Each worker of each rank reads its own row ranges of one session in a random order and shuffles them
-in memory. The same seed and epoch give the same order, so an epoch resumes at the exact row.
-``docs/learning-from-blobs.md`` is the guide. Importing this module needs no torch.
+Each worker of each rank reads its own row ranges of one session in a random order, and shuffles
+the rows in memory. The same seed and epoch give the same order, so an epoch resumes at the next
+unread row. ``docs/learning-from-blobs.md`` is the guide. Importing this module needs no torch.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ def rows(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> RowDataset:
-    """Return the rows of a table or read as an IterableDataset: one dict of values per row.
+    """Return a table's or scan's rows as an IterableDataset: one dict of values per row.
 
-    The read session is opened immediately. DECIMALs become floats, nulls ``None``, and a BLOB the
-    text of its reference.
+    The read session is opened immediately. DECIMALs become floats, nulls ``None``, and BLOBs the
+    text of their references.
 
     Parameters
     ----------
     source
-        ``odps.table(…)``, or a ``read`` of columns and partitions. The client applies ``where=``,
-        so all rows are transferred.
+        ``odps.table(…)``, or its ``read(…)`` with columns and partitions. The client evaluates
+        ``where=``, so all rows are transferred.
     batch_size
-        Number of rows to return at a time, as NumPy arrays by column, which a DataLoader with
-        ``batch_size=None`` converts to tensors: several times faster. Text, times and nested values
-        are lists. Nulls are NaN; a null in a column without NaN is a `ConversionError`.
+        Number of rows to return at a time, as NumPy arrays by column. A DataLoader with
+        ``batch_size=None`` converts them to tensors, several times faster. Text, times and nested
+        values are lists. Nulls are NaN; a null in a column without NaN raises `ConversionError`.
     seed
-        Seed of the order, combined with the epoch: 0 or more, less than 2**32.
+        Seed for the order, combined with the epoch: 0 or more, less than 2**32.
     shuffle
-        ``False``: each worker reads its rows in the order of the table.
+        ``False``: each worker reads its rows in the table's order.
     chunk_rows
-        Consecutive rows that are fetched together; chunks are read in a random order.
+        Number of consecutive rows to fetch together; chunks are read in a random order.
     buffer_rows
-        Rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks. For a table
-        that is sorted by label, use smaller chunks and a larger buffer.
+        Maximum rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks.
+        Use smaller chunks and a larger buffer for a table that is sorted by label.
     read_ahead
         Maximum bytes that a worker fetches ahead, in addition to its buffer.
     even
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
-        batch. Fewer rows than there are workers are skipped, different ones in each epoch.
+        batch. In each epoch, some rows (fewer than there are workers) are skipped.
     rank, world_size
-        This rank and the number of ranks; by default those of torch.distributed if initialized.
+        This rank and the number of ranks; by default those of torch.distributed, if initialized.
         All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
         `RowDataset.session_id` of the first rank.
 
@@ -82,7 +82,7 @@ def rows(
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        The read has ``limit``, ``max_bytes`` or changes, or an argument is invalid.
+        The scan has ``limit``, ``max_bytes`` or reads changes, or an argument is invalid.
     """
     from odps_nb.access.learning.samples import AsBatches, AsRows
 
@@ -118,22 +118,22 @@ def blobs(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> RowDataset:
-    """Return rows with the bytes of a BLOB column as an IterableDataset; see also `rows`.
+    """Return rows with a BLOB column's bytes as an IterableDataset; see also `rows`.
 
-    References are shuffled first; blobs are then fetched, many per request, and verified before
+    References are shuffled first. Then blobs are fetched, many per request, and verified before
     ``decode`` is called.
 
     Parameters
     ----------
     source
-        As for `rows`; its columns include the BLOB column.
+        As for `rows`; the columns must include the BLOB column.
     column
-        The BLOB column; optional if there is only one.
+        Name of the BLOB column; optional if there is only one.
     decode
-        Called in the worker with the bytes of each blob; its result replaces them. A null stays
-        ``None``. If workers are spawned, it must be defined at the top level of a module.
+        Function that the worker calls with each blob's bytes; its result replaces them. Nulls stay
+        ``None``. If workers are spawned, define it at the top level of a module.
     max_blob_bytes
-        Maximum size of a blob.
+        Maximum bytes in one blob.
     read_ahead
         Maximum bytes of blobs that a worker fetches ahead.
     seed, shuffle, chunk_rows, buffer_rows, even, rank, world_size
@@ -144,9 +144,9 @@ def blobs(
     MissingDependencyError
         torch is not installed.
     NotFoundError
-        No BLOB column has that name; the hint lists those that exist.
+        No BLOB column has that name; the hint lists the BLOB columns.
     ArgumentError
-        As for `rows`; or the BLOB is nested in another column.
+        As for `rows`; also raised if the BLOB is nested in another column.
     """
     from odps_nb.access.learning.samples import WithBlobs, blob_column
 
@@ -175,9 +175,9 @@ def blobs(
 def loader(
     dataset: RowDataset, *, collate_fn: Callable[[Any], Any] | None = None, **options: Any
 ) -> Loader:
-    """Return a DataLoader whose ``state_dict()`` and ``load_state_dict()`` are exact to the row.
+    """Return a DataLoader that resumes from a saved ``state_dict()`` at the exact row.
 
-    The state counts the batches that were returned, however far ahead the workers are, and has
+    The state counts only batches that were returned, however far ahead the workers are. It has
     only plain values, for ``torch.save`` or JSON.
 
     Parameters
@@ -185,8 +185,8 @@ def loader(
     dataset
         A dataset from `rows` or `blobs`.
     collate_fn, options
-        As for ``torch.utils.data.DataLoader``: ``batch_size``, ``num_workers``, …; not
-        ``persistent_workers``. Use a batch size of ``None`` with ``rows(batch_size=…)``.
+        As for ``torch.utils.data.DataLoader``: ``batch_size``, ``num_workers``, …, but not
+        ``persistent_workers``. With ``rows(batch_size=…)``, pass a batch size of ``None``.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _dataset(
     rank: int | None,
     world_size: int | None,
 ) -> RowDataset:
-    """Check the arguments, open the session, and return its rows; see `rows`."""
+    """Check the arguments, open the session and return its dataset; see `rows`."""
     _require_torch()
     from odps_nb.access.learning.epochs import Epochs
     from odps_nb.access.learning.order import EpochOrder

@@ -1,4 +1,4 @@
-"""An IterableDataset and a resumable DataLoader; the only module that imports torch."""
+"""An IterableDataset and a resumable DataLoader; only this module imports torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return rank and world size: as given, or of the process group if there is one."""
+    """Return rank and world size: the arguments, or else those of the process group, if any."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size go together", argument="rank", hint="pass both, or neither"
@@ -36,33 +36,33 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return 0, 1
 
 
-class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not there when types are checked
-    """Rows of a read session in the order of an epoch; made by ``odps_nb.torch``.
+class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missing when types are checked
+    """Rows of a read session in an epoch's order; created by ``odps_nb.torch``.
 
-    Each worker of a DataLoader reads its own rows. `set_epoch` chooses the order. No keys are
-    pickled for workers: with the start methods ``spawn`` and ``forkserver`` they use those of the
+    Each worker of a DataLoader reads its own rows. `set_epoch` chooses the order. Workers receive
+    no pickled keys: with the start methods ``spawn`` and ``forkserver`` they get keys from the
     environment (``ODPS_ACCESS_ID``, …), the profile file or the keyring.
     """
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        # Shared with all workers, also persistent ones: the epoch, and whether one of them reads.
+        # Shared with all workers, even persistent ones: the epoch, and whether a worker reads.
         self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     @property
     def session_id(self) -> str:
-        """Id of the session; ``table.read(session_id=…)`` reads the same snapshot elsewhere."""
+        """Session id; ``table.read(session_id=…)`` reads the same snapshot in another process."""
         return self._epochs.source.session.session_id
 
     @property
     def epoch(self) -> int:
-        """The epoch that determines the order of the rows."""
+        """Number of the epoch, which determines the order of the rows."""
         return int(self._shared[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass; call it before each, as with a DistributedSampler.
+        """Choose the order of the next pass; call it before each pass, as for DistributedSampler.
 
-        The epoch of a loaded state resumes; any other epoch begins with its first row.
+        The epoch of a loaded state resumes at its position; any other begins at its first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0
@@ -76,12 +76,12 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         return self._epochs.pass_over(info.id, info.num_workers)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of this process, as plain values for ``StatefulDataLoader``.
+        """Return this process's position, as plain values for ``StatefulDataLoader``.
 
         Raises
         ------
         StateError
-            The rows are read by workers: use the ``state_dict`` of `odps_nb.torch.loader`.
+            Workers read the rows: use ``state_dict`` of `odps_nb.torch.loader` instead.
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
@@ -91,7 +91,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         return self._epochs.state_here()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume the next pass at the position of a saved state; see `Loader.load_state_dict`."""
+        """Resume the next pass at a saved position; see `Loader.load_state_dict`."""
         self._load(state, None)
 
     def _load(self, state: Mapping[str, Any], workers: int | None) -> None:
@@ -106,10 +106,10 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
 
 
 class Loader(DataLoader[Any]):  # type: ignore[misc]
-    """A DataLoader that knows which rows it has returned; made by ``odps_nb.torch.loader``.
+    """A DataLoader that records which rows it has returned; created by ``odps_nb.torch``.
 
-    Each batch carries the position of its worker. Batches that were not returned are read again
-    after `load_state_dict`.
+    Each batch includes its worker's position. After `load_state_dict`, batches that were fetched
+    but not returned are read again.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
     def __iter__(self) -> Any:
         begins = _Handed.before(self._rows._epochs)
-        batches: Iterator[Any] = super().__iter__()  # workers start here, each with its copy
+        batches: Iterator[Any] = super().__iter__()  # starts the workers, each with its own copy
         self._rows._epochs.forget()
         self._handed = begins
         return begins.over(batches, max(1, self.num_workers))
@@ -157,21 +157,21 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         return made
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last batch of this rank, as plain values."""
+        """Return this rank's position after the last returned batch, as plain values."""
         handed, workers = self._handed, max(1, self.num_workers)
         return self._rows._epochs.state(handed.given, workers, handed.turn)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume the next pass at the position of a saved state; no row is lost or repeated.
+        """Resume the next pass at a saved position; no row is lost or repeated.
 
-        The same read session is used until it expires, then a new one of the same table.
+        The same read session is used until it expires, then a new one for the same table.
 
         Raises
         ------
         ArgumentError
-            `state` is invalid, or was saved with another order, rank or number of workers.
+            `state` is invalid, or was saved with another order, rank or worker count.
         ConflictError
-            The session has expired, and the table has another number of rows or version.
+            The session has expired, and the table's version or number of rows has changed.
         """
         self._rows._load(state, max(1, self.num_workers))
         self._handed = _Handed.before(self._rows._epochs)
@@ -179,7 +179,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """What one pass has returned: rows by shard, and which worker's turn is next."""
+    """The rows that one pass has returned, by shard, and which worker is next."""
 
     given: dict[int, int]
     turn: int
@@ -195,12 +195,12 @@ class _Handed:
 
 
 class _Placed:
-    """Collates samples in the worker that has read them, and adds its position."""
+    """A collate function for the worker that read the samples; adds the worker's position."""
 
     def __init__(self, dataset: RowDataset, collate: Callable[[Any], Any]) -> None:
         self._dataset, self._collate = dataset, collate
 
     def __call__(self, samples: Any) -> tuple[Any, int, int]:
         given = self._dataset._epochs.given
-        assert given is not None  # samples were read
+        assert given is not None  # not None after a sample was read
         return self._collate(samples), given[0], given[1]

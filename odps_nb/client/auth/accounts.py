@@ -1,4 +1,4 @@
-"""`AccessKey`, `StsToken`, `BearerToken`, `CredentialProcess`: credentials of a connection."""
+"""`AccessKey`, `StsToken`, `BearerToken` and `CredentialProcess`: a connection's credentials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T", bound=type)
 
 
 def _hides_texts(kind: T) -> T:
-    """Class decorator: convert string arguments to `Secret`, so that no traceback shows them."""
+    """Class decorator: convert string arguments to `Secret`, which tracebacks do not show."""
     make: Any = kind.__init__  # type: ignore[misc]  # of a class
 
     def secret(value: Any) -> Any:
@@ -54,7 +54,7 @@ class _Account:
             )
 
     def _as_settings(self) -> Mapping[str, str]:
-        """Return the fields of a `Profile`, **secrets included**."""
+        """Return `Profile` settings with the fields' values, **secrets included**."""
         named = hidden((setting, getattr(self, field)) for field, setting in self._settings)
         if self.app is not None:
             named |= hidden({"app_id": self.app.id, "app_key": self.app.key})
@@ -74,7 +74,7 @@ class _Account:
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class AccessKey(_Account):
-    """A long-lived key pair; ``app`` is an application that acts for the user and also signs.
+    """A long-lived key pair; ``app`` is an application's key pair that also signs each request.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class AccessKey(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class StsToken(_Account):
-    """A temporary key pair and its token, which is not renewed; ``app`` as for `AccessKey`."""
+    """A temporary key pair with its token; it is not renewed. ``app`` as for `AccessKey`."""
 
     id: str
     key: str
@@ -106,7 +106,7 @@ class StsToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class BearerToken(_Account):
-    """A token instead of a key pair, which is not renewed; ``app`` as for `AccessKey`."""
+    """A token in place of a key pair; it is not renewed. ``app`` as for `AccessKey`."""
 
     token: str
     app: AccessKey | None = None
@@ -119,9 +119,9 @@ class BearerToken(_Account):
 class CredentialProcess(_Account):
     """A program that prints keys as JSON; run without a shell, and again before the keys expire.
 
-    ``command`` is the program with its arguments, quoted as in a shell. It prints ``access_id``,
-    ``access_key``, ``sts_token`` and ``expiration``; see ``docs/howto/keys-and-profiles.md``.
-    ``app`` is as for `AccessKey`.
+    ``command`` is the program with its arguments, quoted as in a shell. The program prints
+    ``access_id``, ``access_key``, ``sts_token`` and ``expiration``; see
+    ``docs/howto/keys-and-profiles.md``. ``app`` as for `AccessKey`.
     """
 
     command: str
@@ -131,8 +131,8 @@ class CredentialProcess(_Account):
 
 
 CredentialFunction = Callable[[], Mapping[str, Any]]
-"""A function that returns the keys as a mapping, and is called again before they expire."""
+"""A function that returns the keys as a mapping; called again before they expire."""
 
 Account = AccessKey | StsToken | BearerToken | CredentialProcess
 CredentialsLike = Account | CredentialFunction
-"""Type of the argument ``credentials=`` of `odps_nb.connect`."""
+"""Type of the ``credentials=`` argument of `odps_nb.connect`."""

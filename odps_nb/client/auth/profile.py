@@ -1,4 +1,4 @@
-"""`Profile`: endpoint, project and credentials of one connection, as a value."""
+"""`Profile`: a connection's endpoint, project and credentials as a value."""
 
 from __future__ import annotations
 
@@ -31,48 +31,48 @@ _HOW = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
-    """Endpoint, project and credentials of a connection. Immutable; secrets are never shown.
+    """A connection's endpoint, project and credentials. Immutable; secrets are never shown.
 
     Parameters
     ----------
     endpoint
-        Base of the REST paths, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
+        Base URL of REST requests, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Project and schema for table names that do not state them.
+        Default project and schema of table names.
     access_id, access_key, sts_token, bearer_token
-        Either id and key (with an STS token for temporary keys) or a bearer token.
+        Either id and key (for temporary keys with an STS token), or a bearer token.
     app_id, app_key
-        An application that acts for the user; both sign each request.
+        Key pair of an application that acts for the user; both sign each request.
     credential_process
-        A program, with its arguments, that prints the keys as JSON; run without a shell when
-        keys are needed and again before they expire. See `odps_nb.client.auth.renewal`.
+        A program with its arguments that prints the keys as JSON. It runs without a shell when keys
+        are needed, and again before they expire. See `odps_nb.client.auth.renewal`.
     credentials
-        One value in place of these, such as `odps_nb.AccessKey` or `odps_nb.StsToken`; or a
+        Replaces the fields above: a value such as `odps_nb.AccessKey` or `odps_nb.StsToken`, or a
         function that returns the keys as a mapping.
     tunnel_endpoint
         Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region
-        Region; if set, requests use signature version 4 (``docs/protocol.md`` section 2.3).
+        Region. If set, requests are signed with version 4 (``docs/protocol.md`` section 2.3).
     quota
-        Name of the quota to use.
+        Name of the quota that requests use.
     timezone
-        Time zone in which DATETIME and TIMESTAMP are shown and naive times are interpreted, e.g.
+        Time zone for showing DATETIME and TIMESTAMP and for interpreting naive times, e.g.
         ``Asia/Shanghai``. ``None``: times are shown time zone-naive, in UTC.
     api_version
-        Version of the Storage API: 2 or 3.
+        Storage API version, 2 or 3.
     blob_cache
-        Maximum size of the disk cache of opened blobs, e.g. ``20 GB``; ``off`` disables it.
+        Maximum size of the disk cache for opened blobs, e.g. ``20 GB``; ``off`` disables it.
         Default (``None``): 4 GiB. See `odps_nb.Blob.open`.
     client_options
         Retries, time-outs and connections. In the environment and in profile files, each option
-        is a separate setting.
+        has its own setting.
     name
-        Name in the profile file, if the profile was read from there.
+        Name in the profile file, if the profile comes from there.
 
     Raises
     ------
     ConfigError
-        A setting is missing or contradicts another; ``option`` names it.
+        A setting is missing or conflicts with another; ``option`` names it.
 
     Examples
     --------
@@ -138,10 +138,10 @@ class Profile:
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
-        TableName(project=self.project, schema=self.schema, table="t")  # raises for an invalid name
+        TableName(project=self.project, schema=self.schema, table="t")  # raises for invalid names
 
     def _expand(self, account: Account) -> None:
-        """Set the fields that ``credentials`` replaces."""
+        """Set the credential fields from a ``credentials`` value."""
         if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
             raise _excluded()
         object.__setattr__(self, "credentials", None)
@@ -168,7 +168,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """The current credentials for signing; may call the credential function or program."""
+        """The current credentials for signing; reading this may call the function or program."""
         from odps_nb.wire.signing import Credentials
 
         account = Hidden({"access_id": "", "access_key": "", **self._account()})
@@ -182,23 +182,23 @@ class Profile:
         return Hidden((name, value) for name, value in named.items() if value)
 
     def table(self, text: str | TableName) -> TableName:
-        """Return the full name of a table, with this profile's project and schema as defaults."""
+        """Return a table's full name; by default in this profile's project and schema."""
         if isinstance(text, TableName):
             return text
         return TableName.parse(text, project=self.project, schema=self.schema)
 
     def as_options(self) -> dict[str, str]:
-        """Return every setting as text, **secrets included**, for the options of a Spark reader.
+        """Return all settings as text for a Spark reader's options, **secrets included**.
 
-        Temporary keys are copied and not renewed later. Options of a DataFrame reader reach tasks
-        but not plans or the UI, unlike those in SQL ``OPTIONS (…)`` and ``spark.conf``.
+        Temporary keys are copied and not renewed later. A DataFrame reader's options reach tasks,
+        but neither plans nor the UI, unlike options in SQL ``OPTIONS (…)`` and ``spark.conf``.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
         return {key: str(value) for key, value in named.items() if value is not None}
 
     def as_settings(self) -> dict[str, str]:
-        """Return every setting except the credentials, as text."""
+        """Return all settings except the credentials, as text."""
         apart = (*sources.CREDENTIAL_FIELDS, "client_options", "_source")
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
         settings = {key: str(value) for key, value in named.items() if value is not None}
@@ -206,7 +206,7 @@ class Profile:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Make a profile from `as_options`; ignore the case of keys, and unknown keys."""
+        """Create a profile from `as_options`; unknown keys and the case of keys are ignored."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -222,28 +222,28 @@ class Profile:
         environ: Mapping[str, str] | None = None,
         **keywords: Any,
     ) -> Profile:
-        """Make a profile from keyword arguments, environment, profile file and keyring.
+        """Create a profile from keyword arguments, environment, profile file and keyring.
 
         Keyword arguments take precedence. A profile requested by name precedes the environment;
         otherwise the environment precedes the file's default profile (or that of ``ODPS_PROFILE``).
         The keyring is read last, and only for a missing key.
-        Id, key and tokens are taken from one source, unless the sources agree, so that parts of
-        two accounts are never mixed.
+        Id, key and tokens come from a single source, unless sources agree, so that two accounts'
+        parts are never mixed.
 
         Parameters
         ----------
         name
-            A profile of ``~/.config/odps_nb/profiles.toml`` (``ODPS_NB_PROFILES``: another file).
+            Name of a profile in ``~/.config/odps_nb/profiles.toml`` or in ``ODPS_NB_PROFILES``.
         environ
-            Environment variables. Default: those of the process.
+            Environment variables. Default: those of this process.
         keywords
-            Fields of `Profile`; ``None`` means not given.
+            Fields of `Profile`; ``None`` counts as not passed.
 
         Raises
         ------
         ConfigError
-            Unknown profile (the hint lists existing names), unknown keyword, or missing setting
-            (the hint names keywords and environment variables).
+            The profile is unknown (the hint lists the existing names), a keyword is unknown, or a
+            setting is missing (the hint names keywords and environment variables).
         """
         keywords = hidden(keywords)
         env = environ = Hidden(os.environ if environ is None else environ)
@@ -262,9 +262,9 @@ class Profile:
     @classmethod
     @hides_secrets
     def from_pyodps(cls, entry: Any, **keywords: Any) -> Profile:
-        """Make a profile from a pyodps ``ODPS`` object; keyword arguments take precedence.
+        """Create a profile from a pyodps ``ODPS`` object; keyword arguments take precedence.
 
-        The current key is copied; later renewals of a temporary key by pyodps are not followed.
+        The current key is copied. If pyodps renews a temporary key, the profile keeps the old one.
         """
         keywords = hidden(keywords)
         settings = sources.from_pyodps(entry)
@@ -303,7 +303,7 @@ class Profile:
                 shown.append("credentials=<function>")
             elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # enough to tell two keys apart, too little to use
+            elif one.name == "access_id":  # identifies a key, but is useless alone
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
             elif value != one.default:
                 shown.append(f"{one.name}={value!r}")
@@ -326,7 +326,7 @@ Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign
 
 
 def _without_account(settings: Mapping[str, Any]) -> Hidden:
-    """Return the settings other than credentials."""
+    """Return the settings without credentials."""
     return hidden((k, v) for k, v in settings.items() if k not in sources.CREDENTIAL_FIELDS)
 
 
@@ -353,7 +353,7 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may prompt the user, so it is the last resort.
-        # A key without an id cannot be completed from a keyring; other missing parts can.
+        # It can complete any missing parts except an access key without its id.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})
@@ -393,7 +393,7 @@ def _checked_url(option: str, url: str) -> str:
     parts = urlsplit(url)
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        del url, parts  # they may hold a secret, and a traceback may show locals
+        del url, parts  # they may hold a secret, and tracebacks may show locals
         raise ConfigError(
             f"{option} is not an http(s) address without user, password and query",
             option=option,

@@ -1,4 +1,4 @@
-"""Temporary credentials, renewed by calling a function or running a program before they expire."""
+"""Temporary credentials that a function or program renews before they expire."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
 
 MARGIN = 300.0  # renew keys this many seconds before they expire
-HOLD = 60.0  # seconds to cache keys without an expiration
-PATIENCE = 30.0  # seconds before a failed renewal is retried
+HOLD = 60.0  # seconds to cache keys that state no expiration
+PATIENCE = 30.0  # seconds to wait before retrying a failed renewal
 PROCESS_SECONDS = 60.0
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
-# Lower case without underscores; the second column has the names that Alibaba's tools print.
+# Accepted names, in lower case and without underscores; some are those of Alibaba's tools.
 _NAMES = {
     "accessid": "access_id",
     "accesskeyid": "access_id",
@@ -35,11 +35,11 @@ _NAMES = {
 
 
 class CredentialSource:
-    """Fetches credentials and caches them until shortly before they expire; thread-safe.
+    """A cache of credentials, which are fetched again shortly before they expire; thread-safe.
 
-    A failed renewal has no effect while the old credentials are valid. ``ask`` returns a mapping
+    If a renewal fails, the old credentials are used while they are valid. ``ask`` returns a mapping
     with ``access_id`` and ``access_key`` (and ``sts_token``) or ``bearer_token``, and
-    ``expiration``: seconds since the epoch or ISO 8601 text. ``what`` names it in errors.
+    ``expiration``: seconds since the epoch or ISO 8601 text. Errors call it ``what``.
 
     Examples
     --------
@@ -62,11 +62,11 @@ class CredentialSource:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Create a new lock: the child does not continue a renewal that ran in the parent."""
+        """Create a new lock: a renewal that was running in the parent does not run in the child."""
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return currently valid credentials; errors show nothing that the source returned."""
+        """Return valid credentials. Errors never show what the function or program returned."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at:
@@ -86,7 +86,7 @@ class CredentialSource:
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)
-        if isinstance(expiration, str):  # or a value of any other type
+        if isinstance(expiration, str):  # may also be a number
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
@@ -99,12 +99,12 @@ class CredentialSource:
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
-        """Call the source and normalise its field names; no traceback shows the secrets."""
+        """Call the source and normalise its field names, without secrets in any traceback."""
         try:
             given = self._ask()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - any failure of the source becomes a ConfigError
+        except Exception as error:  # noqa: BLE001 - any failure becomes a ConfigError
             forget_locals(error)
             failure = type(error).__name__
         else:
@@ -115,7 +115,7 @@ class CredentialSource:
             kind = type(given).__name__
             del given
             raise self._no_keys(f"returned {kind} instead of a mapping")
-        raise ConfigError(  # without the cause, whose message may hold keys
+        raise ConfigError(  # without the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
             option="credentials",
             hint="call it directly to see why",
@@ -128,7 +128,7 @@ class CredentialSource:
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            pass  # the message shows the value, which may be a secret
+            pass  # drop the exception: its message shows the value, maybe a secret
         if moment is None:
             raise self._no_keys("returned an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -145,15 +145,15 @@ class CredentialSource:
 
 
 def from_process(command: str) -> Mapping[str, Any]:
-    """Run a program, without a shell, and read the JSON object that it prints.
+    """Run a program without a shell, and return the JSON object that it prints.
 
-    Errors show neither its arguments nor its output: keys may be in both.
+    Errors show neither the program's arguments nor its output, as both may contain keys.
     """
     command = Secret(command)
     what, hint = "credential_process", "close each quote; write it as a shell would read it"
     try:
         words = [Secret(word) for word in shlex.split(command)]
-    except ValueError as error:  # the message does not quote the command
+    except ValueError as error:  # this message does not quote the command
         forget_locals(error)
         why = f"cannot be read: {error}"
     else:

@@ -47,19 +47,19 @@ KEYRING_SERVICE = "odps_nb"
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty ones count as unset."""
+    """Return the settings in ``ODPS_ENDPOINT``, ``ODPS_PROJECT``, …; empty values are ignored."""
     named = Hidden((name, environ.get(f"ODPS_{name.upper()}", "").strip()) for name in FIELDS)
     return hidden((name, value) for name, value in named.items() if value)
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the profile file: ``ODPS_NB_PROFILES``, or the default path."""
+    """Return the profile file's path: ``ODPS_NB_PROFILES``, or the default."""
     stated = environ.get("ODPS_NB_PROFILES")
     folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
     try:
         return path.expanduser()
-    except RuntimeError as error:  # no home folder
+    except RuntimeError as error:  # the user has no home folder
         raise ConfigError(
             f"{path} cannot be found: {error}",
             option="profile",
@@ -68,15 +68,15 @@ def profile_file(environ: Mapping[str, str]) -> Path:
 
 
 def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the profile names in the order of the file; empty if there is no file."""
+    """Return the profile names in file order; empty if there is no file."""
     document = _load(profile_file(environ)) or {}
     return tuple(k for k, v in document.items() if isinstance(v, dict))
 
 
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
-    """Return the name and settings of one profile of the file.
+    """Return the name and settings of one of the file's profiles.
 
-    Default: the profile that the file's ``default`` names, else one called ``default``, else none.
+    Default: the profile named by the file's ``default``, else one called ``default``, else none.
     """
     path = profile_file(environ)
     document = _load(path)
@@ -106,7 +106,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
 
 
 def _load(path: Path) -> dict[str, Any] | None:
-    """Return the content of the profile file; ``None`` if it does not exist."""
+    """Return the profile file's content, or ``None`` if there is no file."""
     import tomllib
 
     try:
@@ -114,14 +114,14 @@ def _load(path: Path) -> dict[str, Any] | None:
             return None
         return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        # The parser's message names line and column, never the text of the line.
+        # The parser's message contains line and column, but never the line's text.
         forget_locals(error)
         raise ConfigError(
             f"{path} is not a TOML file: {error}",
             option="profile",
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
-    except OSError as error:  # also a parent folder without access
+    except OSError as error:  # for example, the parent folder is not accessible
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
             option="profile",
@@ -164,9 +164,9 @@ def _is_open(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> str | None:
-    """Return why the file cannot be trusted: others own it, or can write to it or replace it.
+    """Return why the file cannot be trusted (others own it, or can change or replace it).
 
-    A profile names the program that returns keys (``credential_process``) and the host to use.
+    A profile chooses the host and the program that returns keys (``credential_process``).
     """
     if os.name != "posix":
         return None
@@ -175,7 +175,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # otherwise the user's private group, as on Debian
+        if found.st_gid != found.st_uid:  # else the group is the user's own, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
@@ -189,10 +189,10 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
 
 
 def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
-    """Return id and key from the system keyring, or an empty mapping if there is none.
+    """Return id and key from the system keyring, or an empty mapping if it has none.
 
-    The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
-    profile). Some keyrings find it only if the id is already known.
+    The entry is ``keyring set odps_nb:<profile> <access id>``; without a profile, the service is
+    ``odps_nb``. Some keyrings find an entry only if the id is already known.
     """
     try:
         import keyring
@@ -204,10 +204,10 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
         return _of_keyring(keyring.get_credential(service, access_id), access_id)
     except keyring.errors.NoKeyringError:
         return {}
-    except Exception as error:  # noqa: BLE001  a backend may raise anything
+    except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # without the cause, whose message may hold a secret
+    raise ConfigError(  # without the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
@@ -215,13 +215,13 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
 
 def _of_keyring(found: Any, access_id: str | None) -> Hidden:
-    if found is None or not (key := Secret(found.password or "")):  # a backend may fetch it now
+    if found is None or not (key := Secret(found.password or "")):  # may open the keyring
         return Hidden()
     return hidden({"access_id": found.username or access_id, "access_key": key})
 
 
 def from_pyodps(entry: Any) -> dict[str, Any]:
-    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps."""
+    """Return a pyodps ``ODPS`` object's settings, without importing pyodps."""
     account = entry.account
     token = Secret(getattr(account, "token", None) or "")
     application = getattr(entry, "app_account", None)
@@ -229,7 +229,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
         {
             "endpoint": entry.endpoint,
             "project": entry.project,
-            # Not the properties of the same name, which may send requests.
+            # The public properties may send requests, so the private attributes are read.
             "schema": getattr(entry, "_schema", None),
             "tunnel_endpoint": getattr(entry, "_tunnel_endpoint", None),
             "region": getattr(entry, "region_name", None),

@@ -1,4 +1,4 @@
-"""Fetches several blobs per request, whole or in parts, and resumes at the one that failed."""
+"""Fetches several blobs per request, whole or in parts, and resumes at a blob that failed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobSt
 
 
 class BlobPart(NamedTuple):
-    """A part of a blob, or all of a small one; a tuple, because there are many.
+    """A part of a blob, or all of a small one. It is a tuple, because there are many parts.
 
-    ``verified``, on the last part only: the checksums and length of the whole blob match.
+    ``verified`` is set only in the last part: the whole blob's checksums and length match.
     """
 
     data: bytes
@@ -41,21 +41,21 @@ class BlobPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Answer:
-    """An open response: its events, and the number of blobs still to be read."""
+    """An open response with its events and the number of blobs still to be read."""
 
     response: HttpResponse
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # one reference, requested twice so that it arrives in a frame
-    start: BlobStart | None = None  # of the current blob
+    doubled: bool  # its one reference was requested twice, to get a frame
+    start: BlobStart | None = None  # the current blob's first event
 
 
 class BlobBatch:
-    """Fetches a list of references in as few requests as possible.
+    """Fetches the blobs of a list of references in as few requests as possible.
 
-    ``places``: indexes of the references in the caller's list, for messages. ``framed``: request
-    metadata even for a single remaining blob. `parts` yields parts of about ``piece`` bytes.
+    ``places`` are the references' indexes in the caller's list, for messages. ``framed``: request
+    metadata even if only one blob remains. `parts` yields parts of about ``piece`` bytes.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class BlobBatch:
         self._unique = list(dict.fromkeys(references))
         self._window = len(self._unique)  # references per request
         self._done = 0
-        self._delivered = DeliveredPrefix()  # of the current blob
-        self._damaged: int | None = None  # value of `_done` when damage was last seen
+        self._delivered = DeliveredPrefix()  # counts bytes of the current blob
+        self._damaged: int | None = None  # value of `_done` at the last damaged response
         self._answer: _Answer | None = None
         self._attempts = storage.attempts(
             f"BlobRead of {len(self._unique)} blobs from number {places[0]}",
@@ -105,9 +105,9 @@ class BlobBatch:
                 self._drop()
 
     def parts(self) -> Iterator[BlobPart]:
-        """Iterate over the blobs in parts, each distinct reference once; memory holds one part.
+        """Iterate over each distinct reference's blob in parts; memory holds one part at a time.
 
-        Leaving early closes the connection.
+        Leaving the iterator early closes the connection.
         """
         with self._attempts:
             try:
@@ -121,14 +121,14 @@ class BlobBatch:
                 self._drop()
 
     def skip(self, number: int) -> None:
-        """Skip the rest of the blob with this index, so that the next part is of the next blob.
+        """Skip the rest of the blob with index ``number``; the next part is then the next blob's.
 
-        A short rest is read; otherwise the connection is closed, and later blobs requested again.
+        A short rest is read; else the connection is closed, and later blobs are requested again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
             left = (answer.start.length or 0) - self._delivered.size
-            with contextlib.suppress(OdpsNbError):  # errors in skipped bytes do not matter
+            with contextlib.suppress(OdpsNbError):  # errors in skipped bytes are irrelevant
                 while left <= WORTH_READING and self._done == number:
                     self._advance()
         if self._done == number:
@@ -154,7 +154,7 @@ class BlobBatch:
         )
 
     def next_part(self) -> BlobPart:
-        """Return the next part of the next blob; after an error, `skip` that blob."""
+        """Return the next part of the next blob; after an error, `skip` skips that blob."""
         while True:
             try:
                 self._cancel.check()
@@ -169,7 +169,7 @@ class BlobBatch:
                 self._attempts.again(error, idempotent=True, resume=resume)
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
-        """Request fewer blobs at a time, to isolate the reference that is unknown or too large."""
+        """Halve the blobs per request, to isolate a reference that is unknown or too large."""
         asked = self._asked()
         if asked > 1:
             self._window = asked // 2
@@ -180,9 +180,9 @@ class BlobBatch:
             raise error
 
     def _note_damage(self, error: OdpsNbError) -> None:
-        """Record the damaged blob; request fewer blobs at a time if it fails again.
+        """Add a note about the damaged blob; if it fails again, request fewer blobs at a time.
 
-        A chunk is verified as a whole, so any of its blobs may be the damaged one.
+        Chunks are verified as a whole, so the damage may be in any blob of the chunk.
         """
         if not isinstance(error, ProtocolError):
             return
@@ -220,7 +220,7 @@ class BlobBatch:
 
     def _open(self) -> _Answer:
         asked = tuple(self._unique[self._done : self._done + self._window])
-        # A single reference has no frame in the response, so it is requested twice.
+        # The response to a single reference has no frame, so that reference is requested twice.
         named = asked * 2 if len(asked) == 1 and self._framed else asked
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
@@ -260,11 +260,11 @@ class BlobBatch:
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer, length: int) -> None:
-        # Only the end of the body proves that the last blob is complete, unless a copy follows it.
+        # Unless a copy of the last blob follows, only the end of the body proves the blob complete.
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response holds more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
-            with contextlib.suppress(OdpsNbError):  # errors in the unused copy do not matter
+            with contextlib.suppress(OdpsNbError):  # errors in the unused copy are irrelevant
                 for _ in answer.events:
                     pass
         self._drop()
@@ -276,12 +276,12 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Return a note with the index of a reference in the whole job."""
+    """Return a note that locates a reference by its index in the whole job."""
     return f"blob {place} of the references"
 
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
-    """Return the error for a reference that the service does not know."""
+    """Return the error for a reference that is unknown to the service."""
     made = NotFoundError(
         f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
         status=error.status,

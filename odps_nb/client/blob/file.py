@@ -1,7 +1,7 @@
-"""Reads one blob as a file, front to back.
+"""Reads one blob as a file, from front to back.
 
-Every byte that `read` returns is verified; memory holds one piece at a time. After a broken
-connection the blob is requested again; bytes already delivered are compared and skipped.
+`read` returns only verified bytes, and memory holds one piece at a time. After a broken connection
+the blob is requested again; bytes that were already returned are compared and skipped.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 
 
 class PieceFile(io.RawIOBase):
-    """Base class of binary files whose bytes arrive front to back, one piece in memory at a time.
+    """Base class of binary files that arrive front to back, with one piece in memory at a time.
 
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error raised when a closed file is read."""
+    """Hint of the error that reading a closed file raises."""
 
     def __init__(self) -> None:
         super().__init__()
         self._piece = memoryview(b"")
-        self._at = 0  # bytes already read
+        self._at = 0  # number of bytes already read
 
     @abstractmethod
     def _next_piece(self) -> bytes | memoryview | None:
-        """Return the next piece, which may be empty; ``None`` at the end."""
+        """Return the next piece, which may be empty, or ``None`` at the end."""
 
     def readable(self) -> bool:
         """Return ``True``."""
@@ -51,7 +51,7 @@ class PieceFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes read."""
         view = memoryview(buffer).cast("B")
         at = 0
         while at < len(view) and self._load():
@@ -63,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; all that remain if negative or ``None``."""
+        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest."""
         if size is None or size < 0:
             return self.readall()
         buffer = bytearray(size)
@@ -76,14 +76,14 @@ class PieceFile(io.RawIOBase):
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """Iterate over the remaining bytes, in pieces as they arrive."""
+        """Iterate over the remaining bytes in pieces, as they arrive."""
         while self._load():
             piece, self._piece = self._piece, memoryview(b"")
             self._at += len(piece)
             yield bytes(piece)
 
     def close(self) -> None:
-        """Drop unread bytes. Idempotent."""
+        """Drop the unread bytes. Idempotent."""
         self._piece = memoryview(b"")
         super().close()
 
@@ -100,7 +100,7 @@ class PieceFile(io.RawIOBase):
 
 
 class BlobFile(PieceFile):
-    """A binary file of one blob: `read`, `readinto`, `close`; no seeking.
+    """One blob as a binary file with `read`, `readinto` and `close`, but without seeking.
 
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
@@ -120,9 +120,9 @@ class BlobFile(PieceFile):
         self._tracker = tracker or ProgressTracker("blobs", attempts.what)
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
-        self._delivered = DeliveredPrefix()  # verified bytes, including the current piece
+        self._delivered = DeliveredPrefix()  # counts verified bytes, up to the current piece
         self.reference: BlobReference = request.references[0]
-        """The reference of this blob."""
+        """The reference of the blob."""
         self.size: int | None = None
         """Size in bytes; ``None`` until it is known, at the latest at the end."""
         self.verified: bool = False
@@ -130,8 +130,8 @@ class BlobFile(PieceFile):
         self._ended = False
 
     def receive_freely(self) -> None:
-        """Receive ahead without the bound that `open_blob` set."""
-        self._attempts.receive_buffer = None  # for later connections
+        """Remove the limit on the kernel's receive buffer that `open_blob` set."""
+        self._attempts.receive_buffer = None  # for connections opened later
         if self._response is not None:
             self._response.receive_freely()
 
@@ -142,7 +142,7 @@ class BlobFile(PieceFile):
         super().close()
 
     def start(self) -> BlobFile:
-        """Send the request, so that a missing blob raises at once; return this file."""
+        """Send the request now, so that a missing blob raises immediately; return this file."""
         try:
             self._attempts.run(self._open, idempotent=True)
         except NotFoundError as error:
@@ -215,9 +215,9 @@ def open_blob(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobFile:
-    """Open a blob as a file, with one request; the caller closes it.
+    """Open a blob as a file by sending one request; the caller closes it.
 
-    The kernel receives at most ``receive_buffer`` bytes ahead of the reader; ``None``: no bound.
+    ``receive_buffer`` limits the bytes that the kernel receives ahead; ``None``: no limit.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

@@ -1,7 +1,7 @@
-"""Fetches blobs by reference: many, or one with its metadata (``docs/protocol.md`` section 6).
+"""Fetches many blobs by reference, or one with its metadata (``docs/protocol.md`` section 6).
 
-Order, number, checksums and lengths are verified; a broken response is resumed at the blob that
-failed.
+Order, number, checksums and lengths are verified. After a broken response, fetching resumes at the
+blob that failed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def iter_blobs(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[BlobRecord, None, None]:
-    """Iterate over one record per reference, in order; an empty blob has a record, too.
+    """Iterate over one record per reference, in order, even for empty blobs.
 
-    Leaving the iterator early closes its connections and joins its threads. A request has at most
-    ``batch_count`` distinct references. At most ``max_bytes`` of blobs wait for the consumer, and
-    one blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name of a
-    single blob, too, which is then requested twice so that it arrives in a frame.
+    Leaving the iterator early closes its connections and joins its threads. Each request has at
+    most ``batch_count`` distinct references. At most ``max_bytes`` of blobs wait for the consumer;
+    a blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name even of a
+    single blob, whose reference is then requested twice to get a frame.
     """
     wanted = list(references)
     framed = metadata or len(wanted) > 1
@@ -71,11 +71,11 @@ def iter_blobs_or_errors(
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
 ) -> Generator[BlobRecord | NotFoundError | ProtocolError, None, None]:
-    """Iterate over one record with metadata, or the error of its blob, per reference, in order.
+    """Iterate over one result per reference, in order: a record with metadata, or an error.
 
-    An unknown, oversized or repeatedly damaged blob affects only its own position: the other
-    blobs of its request are fetched one by one. Errors that do not concern a single blob (no
-    connection, missing permission, failing service) are raised. References must be distinct.
+    An unknown, oversized or repeatedly damaged blob affects only its own result: the other blobs of
+    its request are fetched one by one. Errors that do not concern a single blob (no connection,
+    missing permission, failing service) are raised. References must be distinct.
     """
     fetch = partial(_fetch, storage, references, compression, max_blob, True, tracker)
     bounds = plan_batches(len(references), count=batch_count, at_least=BLOB_WORKERS)
@@ -100,7 +100,7 @@ def _fetch(
     references: Sequence[BlobReference],
     compression: Compression,
     max_blob: int,
-    framed: bool,  # noqa: FBT001  bound by the callers above
+    framed: bool,  # noqa: FBT001  passed by `partial` only
     tracker: ProgressTracker | None,
     low: int,
     high: int,
@@ -140,9 +140,9 @@ def _outcomes(
 
 
 def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:
-    """Cut ``[0, total)`` into at least ``at_least`` ranges of at most ``count`` items.
+    """Divide ``[0, total)`` into at least ``at_least`` ranges of at most ``count`` items.
 
-    No range has one item unless ``total`` is 1, because a single blob comes without metadata.
+    No range has a single item unless ``total`` is 1, because a single blob has no metadata.
     """
     number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
     edges = [total * n // number for n in range(number + 1)]

@@ -1,7 +1,7 @@
-"""Decodes one ``BlobRead`` response to verified events (``docs/protocol.md`` sections 6.3, 6.4).
+"""Decodes a ``BlobRead`` response into verified events (``docs/protocol.md`` 6.3, 6.4).
 
-Feeds a response body to the decoders of ``wire``, adds the request id to errors, and checks the
-length that HTTP states. Also fetches size, type and name of a blob without its content.
+Feeds the response body to the decoders of ``wire``, adds the request id to errors, and verifies
+Content-Length. Also fetches a blob's size, type and name without its content.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from odps_nb.wire.layers import BlobBodyDecoder
 MAX_BLOB = 1 << 40
 """Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""Maximum bytes to read to the end of a response in order to reuse its connection."""
-_AROUND = 1 << 20  # generous bound of the header and footer of one blob, in bytes
+"""Maximum bytes that are worth reading to the end of a response to reuse its connection."""
+_AROUND = 1 << 20  # ample allowance for one blob's header and footer, in bytes
 
 
 def blob_events(
     response: HttpResponse, count: int, *, max_blob: int = MAX_BLOB
 ) -> Iterator[BlobEvent]:
-    """Iterate over the events of a body of ``count`` blobs; the caller closes the response."""
+    """Iterate over the events of a body with ``count`` blobs; the caller closes the response."""
     try:
         decoder = BlobBodyDecoder(
             response.headers.get("content-encoding"),
@@ -50,7 +50,7 @@ def blob_events(
 
 
 def raw_size(response: HttpResponse) -> int | None:
-    """Return the size of a single blob in bytes if Content-Length implies it."""
+    """Return the size of a single blob in bytes; ``None`` unless Content-Length implies it."""
     coding = from_http_name(response.headers.get("content-encoding"))
     if response.length is None or coding is not Compression.NONE:
         return None
@@ -59,7 +59,7 @@ def raw_size(response: HttpResponse) -> int | None:
 
 
 class DeliveredPrefix:
-    """Counts delivered bytes; verifies and skips them when the blob is read again.
+    """Counts a blob's delivered bytes; if the blob is read again, verifies and skips them.
 
     Examples
     --------
@@ -74,20 +74,20 @@ class DeliveredPrefix:
 
     def __init__(self) -> None:
         self.size: int = 0
-        self._crc = self._seen = 0  # CRCs of the delivered bytes and of those read again
-        self._left = 0  # delivered bytes not read again yet
+        self._crc = self._seen = 0  # CRC of the delivered bytes, and CRC of those read again
+        self._left = 0  # delivered bytes that were not read again yet
 
     def add(self, data: bytes | memoryview) -> None:
-        """Count bytes delivered to the caller."""
+        """Count bytes that are delivered to the caller."""
         self.size += len(data)
         self._crc = crc32c(data, self._crc)
 
     def restart(self) -> None:
-        """Start again at the first byte of the blob."""
+        """Restart at the first byte of the blob."""
         self._left, self._seen = self.size, 0
 
     def skip_delivered(self, data: bytes | memoryview) -> memoryview:
-        """Return the part of ``data`` that was not delivered before."""
+        """Verify and skip bytes delivered before; return the rest of ``data``."""
         view = memoryview(data)
         if not self._left:
             return view
@@ -99,7 +99,7 @@ class DeliveredPrefix:
         return new
 
     def finish(self) -> None:
-        """Check that the blob is not shorter than what was delivered before."""
+        """Raise if the blob is shorter this time than the bytes already delivered."""
         if self._left:
             self._require_same()
 
@@ -115,7 +115,7 @@ class DeliveredPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:
-    """Size, media type and name of a blob; the texts come from the uploader and are not trusted."""
+    """Size, media type and name of a blob; the uploader chose the texts, so they are untrusted."""
 
     size: int
     mime_type: str = ""
@@ -123,7 +123,7 @@ class BlobHead:
 
 
 def head_of(start: BlobStart) -> BlobHead:
-    """Return size, media type and name from the first event of a framed blob."""
+    """Return the size, media type and name in a framed blob's first event."""
     return BlobHead(
         size=start.length or 0,
         mime_type=start.content_type or "",
@@ -139,10 +139,10 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Fetch size, media type and name of a blob with one request, closed after the first header.
+    """Fetch a blob's size, type and name with one request, closed after the first header.
 
-    Only frames carry type and name, and the response to a single reference has no frame, so the
-    reference is requested twice. ``receive_buffer`` is as for `open_blob`.
+    Only frames contain type and name, and a response to a single reference has no frame. So the
+    reference is requested twice. ``receive_buffer``: as for `open_blob`.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

@@ -1,4 +1,4 @@
-"""Opens one blob as a file with `seek`; fetched bytes are kept, since blobs have no ranges."""
+"""Opens one blob as a seekable file; keeps fetched bytes, as blobs have no range requests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 MEMORY = 8 << 20
-"""Maximum bytes of a blob kept in memory; a larger blob is kept in a file."""
+"""Maximum bytes of a blob to keep in memory; a larger blob is kept in a file."""
 _PIECE = 1 << 20
 
 
 class Spool(CachedBlob):
-    """Bytes that arrive front to back: kept in memory, or in an unnamed file if there are many."""
+    """Bytes that arrive front to back, kept in memory, or in an unnamed file if there are many."""
 
     def __init__(self, *, memory: int = MEMORY) -> None:
         super().__init__(io.BytesIO(), 0)
@@ -39,11 +39,11 @@ class Spool(CachedBlob):
 
     @property
     def on_disk(self) -> bool:
-        """Whether the bytes are in a file."""
+        """Whether the bytes are kept in a file."""
         return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
-        """Append bytes; after an error or an interrupt, none of them is kept."""
+        """Append a piece; after an error or an interrupt, none of its bytes are kept."""
         try:
             if not self.on_disk and self.size + len(piece) > self._memory:
                 self._move()
@@ -58,17 +58,17 @@ class Spool(CachedBlob):
         self.size += len(piece)
 
     def pieces(self) -> Iterator[bytes]:
-        """Iterate over all bytes."""
+        """Iterate over all bytes in pieces."""
         for place in range(0, self.size, _PIECE):
             piece = bytearray(min(_PIECE, self.size - place))
             self.read_at(place, memoryview(piece))
             yield bytes(piece)
 
     def _move(self) -> None:
-        # unbuffered: otherwise a forked child would write the rest of the buffer again
+        # Unbuffered, or a forked child would write the rest of the buffer a second time.
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
-            assert isinstance(self._file, io.BytesIO)  # moved only once
+            assert isinstance(self._file, io.BytesIO)  # the bytes are moved only once
             with self._file.getbuffer() as held:
                 _write(file, held[: self.size])
         except BaseException:
@@ -85,20 +85,20 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 
 RECEIVE_BUFFER = 128 << 10
-"""Bytes that the kernel may receive ahead until the whole blob is wanted."""
-_AHEAD = 64 << 10  # read ahead; small, since a file is not always read to its end
+"""Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
+_AHEAD = 64 << 10  # bytes to read ahead; few, as many files are not read to the end
 
 
 class SeekableBlob(io.RawIOBase):
-    """A binary file of one blob that can seek: for zipfile, Pillow, pyarrow, PyAV and others.
+    """One blob as a seekable binary file, for zipfile, Pillow, pyarrow, PyAV and others.
 
-    Made by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. Every byte that it
-    returns is verified. Threads may share it; a forked child opens its own.
+    Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
+    verified bytes. Threads may share it; a forked child must open its own.
 
-    Reading fetches the blob from its first byte to the requested one, because the protocol has no
-    ranges, and at most 1 MiB more (beyond the first 8 MiB: what the system receives ahead, some
-    MiB). Fetched bytes are kept until `close`: 8 MiB in memory, more in an unnamed temporary file.
-    `seek` fetches nothing, but from the end (``whence=2``) it may send a request for the size.
+    The protocol has no ranges, so reading fetches the blob from its first byte to the requested one
+    and at most 1 MiB more (beyond the first 8 MiB also what the system receives ahead, some MiB).
+    Fetched bytes are kept until `close`: 8 MiB in memory, more in an unnamed temporary file.
+    `seek` fetches no bytes; with ``whence=2`` it may send a request for the size.
 
     `read` returns fewer bytes than requested only at the end.
     """
@@ -114,7 +114,7 @@ class SeekableBlob(io.RawIOBase):
     ) -> None:
         super().__init__()
         self.reference: BlobReference = reference
-        """The reference of this blob."""
+        """The reference of the blob."""
         self._kept = kept
         self._fetch, self._ask_size, self._when_whole = fetch, ask_size, when_whole
         self._stream: BlobFile | None = None
@@ -126,7 +126,7 @@ class SeekableBlob(io.RawIOBase):
         self._lock, self._home = threading.RLock(), Home()
 
     def start(self) -> SeekableBlob:
-        """Send the request, so that a missing blob raises at once; return this file."""
+        """Send the request now, so that a missing blob raises immediately; return this file."""
         if self._fetch is not None:
             self._stream = self._fetch()
             self._size = self._stream.size
@@ -134,7 +134,7 @@ class SeekableBlob(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Size in bytes; sends one small request if it is unknown."""
+        """Size in bytes; if unknown, fetched with one small request."""
         self._require_open()
         with self._lock:
             if self._size is None and self._ask_size is not None:
@@ -144,7 +144,7 @@ class SeekableBlob(io.RawIOBase):
 
     @property
     def fetched(self) -> int:
-        """Number of bytes fetched so far, from the start."""
+        """Number of bytes fetched so far, from the start of the blob."""
         return self._kept.size
 
     def readable(self) -> bool:
@@ -156,12 +156,12 @@ class SeekableBlob(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the position of the next byte that `read` returns."""
+        """Return the position of the next byte to read."""
         self._require_open()
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Set and return the position of the next `read`; `ValueError` for a negative one."""
+        """Set and return the position of the next `read`; raise `ValueError` if negative."""
         self._require_open()
         with self._lock:
             if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
@@ -174,9 +174,9 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; all that remain if negative or ``None``.
+        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest.
 
-        After an error, the next read retries.
+        After an error, the next call retries.
         """
         self._require_open()
         with self._lock:
@@ -192,11 +192,11 @@ class SeekableBlob(io.RawIOBase):
         return self.read(-1)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, as `read` does; text wrappers call it."""
+        """Return up to ``size`` bytes, like `read`; for text wrappers, which call this."""
         return self.read(_PIECE if size < 0 else size)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes."""
+        """Fill ``buffer``, or stop at the end of the blob; return the number of bytes read."""
         self._require_open()
         with self._lock, memoryview(buffer).cast("B") as view:
             self._reach(self._at + len(view))
@@ -214,7 +214,7 @@ class SeekableBlob(io.RawIOBase):
         """Release the connection and the kept bytes. Idempotent."""
         if self.closed:
             return
-        if not self._home.is_here:  # a thread of the parent may have held the lock
+        if not self._home.is_here:  # a parent's thread may have held the lock at the fork
             super().close()
             return
         with self._lock:
@@ -228,7 +228,7 @@ class SeekableBlob(io.RawIOBase):
         return f"<SeekableBlob {self.reference!r} {size}, {state}>"
 
     def _require_open(self) -> None:
-        self._home.require("this file")  # a child would move the position of its parent's file
+        self._home.require("this file")  # a child would move the parent's file position
         if self.closed:
             raise StateError("the blob is closed", hint="open it again")
 
@@ -240,7 +240,7 @@ class SeekableBlob(io.RawIOBase):
     # -- fetching -----------------------------------------------------------------------------
 
     def _reach(self, end: int | None) -> None:
-        """Fetch up to byte ``end`` and a little beyond; ``None`` fetches to the end."""
+        """Fetch up to byte ``end`` and some bytes beyond; ``None`` fetches to the blob's end."""
         if self._whole or (end is not None and end <= self._kept.size):
             return
         goal = None if end is None else end + _AHEAD
@@ -248,12 +248,12 @@ class SeekableBlob(io.RawIOBase):
             goal = None
         try:
             stream = self._open_stream()
-            # The reader wants more than a header: a small receive buffer would slow it down.
+            # The reader needs more than a header; a small receive buffer would make this slow.
             if goal is None or self._kept.size >= MEMORY:
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
                 self._fetch_piece(stream, goal)
-        except BaseException:  # an interrupt, too: a piece may be lost between stream and spool
+        except BaseException:  # even an interrupt may lose a piece between stream and spool
             self._drop()
             raise
 
@@ -261,7 +261,7 @@ class SeekableBlob(io.RawIOBase):
         assert isinstance(self._kept, Spool)  # the blob is not whole yet
         end = goal
         if end is None and self._size is not None:
-            end = self._size + 1  # one byte more than the blob has, to reach its end
+            end = self._size + 1  # one byte beyond the blob, to reach the end of the stream
         left = _PIECE if end is None else end - self._kept.size
         wanted = max(1, min(_PIECE, left))
         piece = stream.read(wanted)
@@ -291,7 +291,7 @@ class SeekableBlob(io.RawIOBase):
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
-        """Skip the bytes fetched before, and check that they are unchanged."""
+        """Skip the bytes fetched before; raise if they have changed."""
         place, before = 0, bytearray(_PIECE)
         while place < self._kept.size:
             count = self._kept.read_at(place, memoryview(before))
@@ -316,9 +316,9 @@ def open_seekable(
     cache: BlobCache | None,
     ask_size: Callable[[], int] | None,
 ) -> SeekableBlob:
-    """Open a seekable blob, from the cache if it is there; otherwise with one request.
+    """Open a seekable blob from the cache, or with one request if it is not cached.
 
-    ``ask_size`` is called if the size is needed and unknown.
+    ``ask_size`` is called if the size is needed but unknown.
     """
     found = None if cache is None else cache.find(reference)
     if found is not None:
@@ -345,7 +345,7 @@ def open_seekable(
 def read_whole(
     storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
 ) -> bytes:
-    """Return all bytes of a blob, from the cache if it is there; otherwise with one request."""
+    """Return a blob's bytes from the cache, or with one request if it is not cached."""
     found = None if cache is None else cache.find(reference)
     if found is not None:
         with SeekableBlob(reference, found) as file:

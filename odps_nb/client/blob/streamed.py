@@ -1,7 +1,7 @@
-"""Iterates over blobs of any size in order, each one a file until the next one is taken.
+"""Iterates over blobs of any size in order; each is a file until the next one is requested.
 
-Several requests fetch them concurrently. The bytes that wait for the consumer are bounded: a blob
-that is larger than memory arrives in pieces.
+Several requests fetch blobs concurrently. The bytes that wait for the consumer are limited, since a
+blob larger than memory arrives in pieces.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FIRST_COUNT = 8
 
 
 class StreamedBlob(PieceFile):
-    """The current blob of a stream of blobs: a binary file, closed when the next one is taken.
+    """The current blob of an iteration as a binary file; closed when the next one is requested.
 
-    Its bytes are verified block by block; `verified` becomes true once the whole blob has arrived
+    The bytes are verified block by block. `verified` becomes true once the whole blob has arrived
     and its own checksum matches. Unread bytes are skipped.
     """
 
@@ -43,9 +43,9 @@ class StreamedBlob(PieceFile):
     ) -> None:
         super().__init__()
         self.reference: BlobReference = reference
-        """The reference of this blob."""
+        """The reference of the blob."""
         self.positions: tuple[int, ...] = tuple(positions)
-        """Its positions in the list of references; several if the reference is repeated."""
+        """The blob's positions in the list of references; several if its reference is repeated."""
         self.verified: bool = False
         """Whether the whole blob arrived, and its checksums and length match."""
         self._parts = parts
@@ -55,7 +55,7 @@ class StreamedBlob(PieceFile):
         self._failure: BaseException | None = None
 
     def open(self) -> StreamedBlob:
-        """Wait for the header and the first bytes if necessary; return this file."""
+        """Wait for the header and first bytes, unless they have arrived; return this file."""
         if self._head is None:
             if self.closed:
                 raise StateError("the blob is closed", hint=self.when_closed)
@@ -65,7 +65,7 @@ class StreamedBlob(PieceFile):
 
     @property
     def known(self) -> BlobHead | None:
-        """Size, media type and file name if they have already arrived; sends no request."""
+        """Size, media type and file name if they have arrived; sends no request."""
         return self._head
 
     @property
@@ -82,16 +82,16 @@ class StreamedBlob(PieceFile):
 
     @property
     def mime_type(self) -> str:
-        """The media type that the uploader stated; empty if none. Untrusted."""
+        """The media type that the uploader declared; empty if none. Untrusted."""
         return self.head.mime_type
 
     @property
     def file_name(self) -> str:
-        """The file name that the uploader stated; empty if none. Untrusted."""
+        """The file name that the uploader declared; empty if none. Untrusted."""
         return self.head.file_name
 
     def skip_rest(self) -> None:
-        """Fetch, verify and drop the unread bytes, and close the blob."""
+        """Fetch, verify and drop the unread bytes, then close the blob."""
         while not self.closed and self._next_piece() is not None:
             pass
         self.close()
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # If the caller suppressed the error of a blob, raise it again: no later blob has arrived.
+        # Repeat an error that the caller suppressed, because no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -126,9 +126,9 @@ class StreamedBlob(PieceFile):
 
 
 class ReferenceRanges:
-    """Cuts references into one range per request, by the mean size of the blobs so far.
+    """Divides references into one range per request, by the mean size of the blobs so far.
 
-    The first ranges are small. No range has one item unless it is the only one.
+    The first ranges are short. No range has a single item, unless it is the only range.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class ReferenceRanges:
         self._bytes = self._blobs = 0
 
     def record(self, size: int, *, blobs: int) -> None:
-        """Count bytes and completed blobs, from any thread; need not be exact."""
+        """Count bytes and completed blobs, from any thread; the counts may be inexact."""
         self._bytes, self._blobs = self._bytes + size, self._blobs + blobs
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -155,7 +155,7 @@ class ReferenceRanges:
             count = self._first
             if self._bytes:
                 count = self._size * max(1, self._blobs) // self._bytes
-            elif self._blobs:  # all of them empty so far
+            elif self._blobs:  # all blobs so far were empty
                 count = self._count
             high = low + max(2, min(count, self._count))
             if self._total - high < 2:
@@ -177,21 +177,21 @@ def iter_streamed_blobs(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs in order, each once; taking the next one closes the previous one.
+    """Iterate over blobs in order, each once; requesting the next one closes the previous one.
 
     Leaving the iterator early closes its connections and joins its threads.
 
     Parameters
     ----------
     positions
-        References to fetch, in this order, with their positions in the caller's list.
+        References to fetch, in this order, mapped to their positions in the caller's list.
     batch_count, workers
-        Maximum references per request, and number of concurrent requests. Each request is sized
-        so that its blobs fill about ``waiting_bytes``.
+        Maximum references per request, and number of concurrent requests. Requests are sized so
+        that their blobs fill about ``waiting_bytes``.
     waiting_bytes
-        Maximum bytes of blobs that wait for the consumer; each worker holds one more piece.
+        Maximum bytes of blobs that wait for the consumer; each worker holds one piece more.
     piece_bytes
-        Size in bytes of the pieces of larger blobs.
+        Size of the pieces of larger blobs, in bytes.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]
@@ -247,11 +247,11 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to inspect, in order; taking the next one leaves the previous one.
+    """Iterate over blobs to inspect, in order; requesting the next one leaves the previous one.
 
-    Nothing is requested before a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and later blobs are requested again. Only the failed blob raises its
-    error; the others can be read. Memory holds one piece of about 64 KiB.
+    Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
+    connection is closed, and later blobs are requested again. An error of one blob does not affect
+    the others. Memory holds one piece of about 64 KiB.
     """
     token = storage.operation(cancel)
     at = 0
@@ -273,7 +273,7 @@ def iter_glances(
 
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
-    """Return the references before the first repeated one: a response has each of them once."""
+    """Return the references before the first repeated one, as a response has no repetitions."""
     found: dict[BlobReference, None] = {}
     for reference in references:
         if reference in found:

@@ -1,7 +1,7 @@
 """Uploads blobs (``docs/protocol.md`` sections 6.1 and 6.2).
 
-Many small blobs share a request; a large one has its own. Memory holds pieces, never a whole
-file. Number, size and MD5 in the response must match what was sent.
+Many small blobs share a request; a large one has its own. Memory holds pieces, never a whole file.
+The count, sizes and MD5s in the response must match what was sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odps_nb.wire.frames import FrameEncoder, FrameHeader
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18
-SPOOLED = 8 * 2**20  # bytes of a file without seek that are kept in memory
+SPOOLED = 8 * 2**20  # bytes of an unseekable file that are kept in memory
 MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
@@ -40,7 +40,7 @@ BlobItem = tuple[BlobContent, str | None, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """The content of a blob, readable several times for retries; ``size`` is in bytes."""
+    """A blob's content, which can be read again for retries; ``size`` is in bytes."""
 
     content: Any
     start: int
@@ -50,7 +50,7 @@ class _Source:
     is_copy: bool = False
 
     def let_go(self) -> None:
-        """Delete the temporary copy of a stream, because hundreds of them would hold gigabytes."""
+        """Delete a stream's temporary copy; hundreds of them would take gigabytes."""
         if self.is_copy:
             self.content.close()
 
@@ -60,9 +60,9 @@ class _Source:
         return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """Iterate over exactly ``size`` bytes of the content, from its beginning.
+        """Iterate over exactly ``size`` bytes of the content, from its start.
 
-        Files are read as ``bytes``, which go to the socket without a copy.
+        Files are read as ``bytes``, which are sent without another copy.
         """
         if isinstance(self.content, memoryview):
             for at in range(0, self.size, PIECE):
@@ -92,7 +92,7 @@ class _Source:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file unbuffered, without waiting; `OSError` for a pipe, device or folder."""
+    """Open a file unbuffered and without blocking; raise `OSError` for a pipe, device or folder."""
     file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -106,7 +106,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def _told_of(path: Path) -> Iterator[None]:
-    """Raise an `ArgumentError` that names the file instead of an `OSError`."""
+    """Convert an `OSError` into an `ArgumentError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -138,7 +138,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
     if is_copy:
         content = _spool(content, files)
     start = content.tell()
-    content.seek(0, io.SEEK_END)  # the seek of some files returns None
+    content.seek(0, io.SEEK_END)  # some files' seek() returns None
     size = content.tell() - start
     return _Source(content=content, start=start, size=size, is_copy=is_copy, **known)
 
@@ -156,10 +156,10 @@ def _checked(source: _Source) -> _Source:
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
-    """Copy a stream that cannot be rewound, so that it can be sent again."""
+    """Copy a stream that cannot be rewound, so that its content can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
-    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # more is rejected anyway
+    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # longer ones are rejected
         copy.write(data)
     copy.seek(0)
     return copy
@@ -180,7 +180,7 @@ def _groups(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobUploader:
-    """Uploads blobs of one column into a write stream."""
+    """Uploads blobs into one BLOB column of a write stream."""
 
     storage: StorageClient
     stream: Mapping[str, Any]
@@ -192,7 +192,7 @@ class BlobUploader:
     cancel: CancelToken | None = field(repr=False, default=None)
 
     def upload(self, items: Iterable[BlobItem]) -> list[BlobReference]:
-        """Upload blobs and return one reference each, in order."""
+        """Upload blobs; return one reference per blob, in order."""
         self.partition.checked()
         self.tracker.phase(Phase.UPLOADING)
         references: list[BlobReference] = []
@@ -204,7 +204,7 @@ class BlobUploader:
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries: uploading a blob twice is harmless."""
+        """Upload one group in one request, with retries, because a second upload is harmless."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",
@@ -254,7 +254,7 @@ class BlobUploader:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Count blobs as progress; ``compared``: checksums were compared by the server or here."""
+        """Add blobs to the progress; ``compared``: the server or this client verified checksums."""
         size = sum(source.size for source in group)
         self.tracker.add(
             items=len(group),
@@ -267,7 +267,7 @@ class BlobUploader:
 
 
 class _Body:
-    """Writes the body of one upload, compressed if requested."""
+    """The body of one upload, compressed if requested."""
 
     def __init__(
         self, upload: CallUpload[WriteBlobAnswer], compression: Compression, sending: Sending
@@ -277,7 +277,7 @@ class _Body:
         self._encoder: Encoder | None = encoder(compression) if coded else None
 
     def single(self, source: _Source) -> WriteBlobAnswer:
-        """Send the bare bytes of one blob; the MD5 that the server returns must match."""
+        """Send one blob without a frame; raise unless the MD5 that the server returns matches."""
         digest = hashlib.md5(usedforsecurity=False)
         self._sending.begin(source.file_name, source.size)
         for piece in source.pieces():
@@ -296,7 +296,7 @@ class _Body:
     def frames(
         self, group: list[_Source], header: Callable[[_Source], FrameHeader]
     ) -> WriteBlobAnswer:
-        """Send one frame per blob, each with a checksum that the server verifies."""
+        """Send one frame per blob; each has a checksum, which the server verifies."""
         for source in group:
             frame = FrameEncoder(header(source), length=source.size)
             self._write(frame.begin())

@@ -1,6 +1,6 @@
-"""Counts the attempts of one call, waits between them, and reports them as progress.
+"""Counts one call's attempts, waits between them, and reports them as progress.
 
-A resumed stream uses one `Attempts` for opening and reading; arriving rows reset the count.
+A resumable stream uses one `Attempts` for opening and reading; arriving rows reset its count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("odps_nb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Clock, sleep and random source; tests pass their own."""
+    """A clock, sleep function and random source, which tests can replace."""
 
     monotonic: Callable[[], float]
     sleep: Callable[[float], object]
@@ -33,10 +33,10 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one logical call, made by one thread; begins with the first attempt.
+    """The attempts of one call, all made by one thread; created at the first attempt.
 
-    ``what`` names the call in notes, log lines and events. Everything that the call sends runs
-    under ``scope``, so that `stop` reaches it after an interrupt.
+    ``what`` names the call in notes, log lines and events. The call's requests use ``scope`` as
+    their cancel token, so that `stop` reaches them after an interrupt.
     """
 
     what: str
@@ -47,14 +47,14 @@ class Attempts:
     read_timeout: float | None = None
     receive_buffer: int | None = None
     patient: bool = False
-    """Whether a 429 is retried until the deadline: giving up would lose what was done so far."""
+    """Whether to retry a 429 until the deadline, because giving up would lose earlier progress."""
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
-    """Number of the current attempt, from 0, counted over the whole call."""
+    """Number of the current attempt in the whole call, from 0."""
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """429s received while other splits progress: counted separately, bounded by the deadline."""
+    """Count of 429s while other splits progress; these are limited only by the deadline."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def stop(self) -> None:
-        """Shut down the sockets of this call: after an interrupt they may still be open."""
+        """Shut down the sockets of this call, which may still be open after an interrupt."""
         self.scope.cancel()
 
     def __enter__(self) -> Attempts:
@@ -73,7 +73,7 @@ class Attempts:
             self.stop()
 
     def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
-        """Call ``once`` until it succeeds, or the policy gives up."""
+        """Call ``once`` until it succeeds or the policy gives up."""
         with self:
             while True:
                 try:
@@ -82,12 +82,12 @@ class Attempts:
                     self.again(error, idempotent=idempotent)
 
     def progressed(self) -> None:
-        """Reset the count, so that the next failure is the first."""
+        """Reset the counts, so that the next failure counts as the first."""
         self._failed = self._refused = 0
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, as other calls of the job progress; waits stay long."""
+        """Restore half of the attempts, as other calls of the job progress; keep the long waits."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -99,10 +99,10 @@ class Attempts:
         resume: str | None = None,
         patient: bool = False,
     ) -> None:
-        """Wait until the next attempt, or raise ``error`` with a note about the attempts.
+        """Wait for the next attempt, or raise ``error`` with a note about the attempts.
 
-        ``resume`` names where the next attempt resumes, if not at the beginning; ``patient`` has
-        the meaning of the attribute, for this failure only.
+        ``resume`` says where the next attempt resumes, if not at the beginning; ``patient`` works
+        like the attribute, for this failure only.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
@@ -131,7 +131,7 @@ class Attempts:
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
-        """Raise ``error`` with a note that names the call, and its attempts if several."""
+        """Raise ``error`` with a note that names the call and, if several, counts its attempts."""
         tries = "" if self._tries < 2 else f", {self._tries} attempts"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")
@@ -142,7 +142,7 @@ class Attempts:
         return self._failed + self._refused
 
     def pause(self, seconds: float) -> None:
-        """Sleep in short slices; return at once when cancelled."""
+        """Sleep in short slices; raise as soon as the call is cancelled."""
         while seconds > 0:
             if self.cancel is not None:
                 self.cancel.check()

@@ -1,4 +1,4 @@
-"""Cancels work from another thread: the sockets registered with a token are shut down."""
+"""Cancels work from another thread by stopping everything registered with a token."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Living, renew_after_fork
 
 SHORT_WAIT = 0.1
-"""Longest wait in seconds before cancellation is checked again."""
+"""Maximum seconds between two checks for cancellation."""
 
 
 class Stoppable(Protocol):
-    """Something that can be stopped from any thread, more than once."""
+    """Interface of work that can be stopped from any thread, more than once."""
 
     def stop(self) -> None:
-        """Stop, and wake waiting threads."""
+        """Stop the work and wake its waiting threads."""
 
 
 class CancelToken:
-    """Cancels the work registered with it, once and for good; thread-safe.
+    """Cancels the work registered with it, permanently; thread-safe.
 
-    Cancelling ``parent`` cancels this token as well, but not the reverse.
+    Cancelling ``parent`` also cancels this token, but not vice versa.
 
     Examples
     --------
@@ -37,13 +37,13 @@ class CancelToken:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._watched: Living[Stoppable] = Living()
-        self._parent = parent  # kept alive while it has children
+        self._parent = parent  # keeps the parent alive as long as its children
         if parent is not None:
             parent.watch(self)
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Clear the registered work: it belongs to the parent process."""
+        """Clear the registered work, which belongs to the parent process."""
         was_cancelled = self.cancelled
         self._event, self._lock = threading.Event(), threading.Lock()
         self._watched = Living()
@@ -64,19 +64,19 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # called by a parent token
+    stop = cancel  # a parent token calls it
 
     def check(self) -> None:
-        """Raise if cancelled."""
+        """Raise `CancelledError` if the token is cancelled."""
         if self.cancelled:
             raise CancelledError("stopped on request")
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the given time, or until cancelled; return whether the token is cancelled."""
+        """Wait ``seconds``, or until cancelled; return whether the token is cancelled."""
         return self._event.wait(seconds)
 
     def watch(self, one: Stoppable) -> None:
-        """Stop ``one`` when this token is cancelled; holds ``one`` weakly."""
+        """Call ``one.stop()`` when this token is cancelled; ``one`` is held weakly."""
         with self._lock:
             if not self.cancelled:
                 self._watched.add(one)

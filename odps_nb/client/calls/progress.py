@@ -1,4 +1,4 @@
-"""Counts the progress of an operation: workers add counts, and a listener polls snapshots."""
+"""Counts an operation's progress: workers add counts, and a listener polls snapshots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_EVENTS = 20
 
 
 class ProgressListener(Protocol):
-    """Shows progress. Both methods are called in the thread that runs the operation.
+    """Interface of objects that show progress; the operation's own thread calls both methods.
 
     Examples
     --------
@@ -56,28 +56,28 @@ class ProgressListener(Protocol):
     """
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Start showing; poll ``tracker.snapshot()`` at any pace, from any thread."""
+        """Start the display. Poll ``tracker.snapshot()`` at any rate, from any thread."""
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Show the end; ``snapshot.phase`` is final. Must not raise."""
+        """Show the final state, in ``snapshot.phase``. Must not raise."""
 
 
 class _Silent:
     def start(self, tracker: ProgressTracker) -> None:
-        """Do nothing."""
+        """Do nothing: this listener shows no progress."""
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Do nothing."""
+        """Do nothing: this listener shows no progress."""
 
 
 silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
-"""Values of ``progress=``: a listener, ``False`` to show nothing, otherwise the default."""
+"""Values of ``progress=``: a listener, ``False`` for no display, otherwise the default."""
 
 
 class Counts(TypedDict, total=False):
-    """Counters that `ProgressTracker.add` increases."""
+    """Counters that `ProgressTracker.add` can increase."""
 
     rows: int
     items: int
@@ -91,7 +91,7 @@ class Counts(TypedDict, total=False):
 
 
 class Totals(TypedDict, total=False):
-    """Totals that `ProgressTracker.plan` sets; ``bytes_total`` is the content of all items."""
+    """Totals for `ProgressTracker.plan`; ``bytes_total`` is the size of all items together."""
 
     session_id: str | None
     rows_total: int | None
@@ -100,11 +100,11 @@ class Totals(TypedDict, total=False):
 
 
 class ProgressTracker:
-    """Thread-safe counters of one operation; a context manager that starts and stops a listener.
+    """Thread-safe counters of one operation; as a context manager, starts and stops a listener.
 
     The final phase is `Phase.DONE` after success or if an iteration is left early,
     `Phase.CANCELLED` after an interrupt or `CancelledError`, else `Phase.FAILED` with a message.
-    ``elapsed`` is the number of seconds for which the operation has already run.
+    ``elapsed`` is the number of seconds for which the operation has already been running.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class ProgressTracker:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Drop the listener: the parent process continues to show this operation."""
+        """Remove the listener: the parent process still shows this operation."""
         self._lock, self._listener = threading.Lock(), silent
 
     def __enter__(self) -> ProgressTracker:
@@ -169,18 +169,18 @@ class ProgressTracker:
                 self._phase = phase
 
     def plan(self, **known: Unpack[Totals]) -> None:
-        """Set the totals that are known from the session; the others stay ``None``."""
+        """Set totals that are known from the session; the others stay ``None``."""
         with self._lock:
             self._plan |= {name: value for name, value in known.items() if value is not None}
 
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
-        """Announce a split (or write stream) with its number of rows, if known."""
+        """Add a split (or write stream) to the display, with its number of rows if known."""
         with self._lock:
             one = SplitProgress(label=label, rows_total=rows)
             self._splits.setdefault(label, one)
 
     def add(self, *, split: str | None = None, **counts: Unpack[Counts]) -> None:
-        """Add to the counters, and to those of one split if it is named.
+        """Add to the operation's counters, and to those of ``split`` if it is passed.
 
         Pass negative numbers to correct earlier counts.
         """
@@ -195,15 +195,15 @@ class ProgressTracker:
                 )
 
     def metered(self, wire_bytes: Callable[[], int]) -> AbstractContextManager[None]:
-        """Inside the block, snapshots include bytes that have arrived but were not added yet.
+        """Make snapshots include arrived but uncounted bytes during the block.
 
-        A batch is counted when it is complete, which may take a minute on a slow network; until
-        then, its bytes are visible here. ``wire_bytes`` must be quick and must not use a tracker.
+        A batch is counted when it is complete, which may take a minute on a slow network. Until
+        then, ``wire_bytes`` returns its bytes; it must be quick and must not use a tracker.
         """
         return self._during(self._meters, wire_bytes)
 
     def sending(self, one: Sending) -> AbstractContextManager[None]:
-        """Inside the block, snapshots include bytes that were sent but not confirmed yet."""
+        """Make snapshots include sent but unconfirmed bytes during the block."""
         return self._during(self._sending, one)
 
     @contextmanager
@@ -218,64 +218,64 @@ class ProgressTracker:
 
     @property
     def rows(self) -> int:
-        """Rows counted so far."""
+        """Number of rows counted so far."""
         with self._lock:
             return self._counts["rows"]
 
     def correct_rows(self, rows: int) -> None:
-        """Set the number of rows returned to the caller, if more arrived than it needed."""
+        """Set the number of rows returned to the caller, if more arrived than were needed."""
         with self._lock:
             self._counts["rows"] = rows
 
     def restarted(self, why: str) -> None:
-        """Reset the row count, because all rows are read again; add a line with the reason."""
+        """Reset the row count, because all rows are read again; show ``why`` as an event."""
         with self._lock:
             self._counts |= {"rows": 0, "decoded_bytes": 0, "complete_bytes": 0}
             self._splits.clear()
             self._events.append(why)
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Set how many tasks of another engine are done; the total may grow."""
+        """Set how many tasks of another engine are done, and their total, which may grow."""
         with self._lock:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as completely read (or written); of several parts, only the last counts."""
+        """Mark a split as read or written; if it has several parts, only after the last one."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._splits[label] = replace(one, done=True)
 
     def noted(self, what: str) -> None:
-        """Add a line about an event that is neither a retry nor an error."""
+        """Add a line for an event that is neither a retry nor an error."""
         with self._lock:
             self._events.append(what)
 
     def remark(self, what: str) -> None:
-        """Set the text about the result, shown if the operation succeeds."""
+        """Set the message to show if the operation succeeds."""
         with self._lock:
             self._remark = what
 
     def retried(self, what: str) -> None:
-        """Count a retry and add its line."""
+        """Count a retry and add a line for it."""
         with self._lock:
             self._counts["retries"] += 1
             self._events.append(what)
 
     def resumed(self, what: str) -> None:
-        """Count a stream that was resumed after a break, and add its line."""
+        """Count a stream that resumed after a break, and add a line for it."""
         with self._lock:
             self._counts["resumes"] += 1
             self._events.append(what)
 
     def request(self, request_id: str | None) -> None:
-        """Record the request id of a response; only the latest few are kept."""
+        """Record a response's request id; only the latest few are kept."""
         if request_id:
             with self._lock:
                 self._request_ids.append(request_id)
 
     def finish(self, phase: Phase, *, message: str = "", error: str = "") -> None:
-        """End the operation; only the first call has an effect."""
+        """End the operation; only the first call takes effect."""
         with self._lock:
             if self._ended is not None:
                 return
@@ -285,7 +285,7 @@ class ProgressTracker:
         self._listener.stop(self.snapshot())
 
     def snapshot(self) -> ProgressSnapshot:
-        """Return all counters as a value."""
+        """Return all counters as one value."""
         with self._lock:
             counts: dict[str, Any] = dict(self._counts)
             under_way = list(self._sending.values())

@@ -1,4 +1,4 @@
-"""Checks status and size of responses, also of requests that are written piece by piece."""
+"""Checks the status and size of responses, including those to streamed uploads."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
 T = TypeVar("T")
 
-MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML response
+MAX_DOCUMENT = 1 << 28  # maximum bytes of a JSON or XML response
 MAX_ERROR = 1 << 20
-# Texts in the errors of services without signature version 4, on which the stock client falls
-# back to version 2 (``docs/protocol.md`` section 2.3).
+# Parts of error messages from services without signature version 4. pyodps falls back to version 2
+# for the same messages (``docs/protocol.md`` section 2.3).
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
 def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
-    """Return a successful response; otherwise raise the error that it reports.
+    """Return a successful response; for any other, raise the error that it reports.
 
-    ``now`` is the time of its arrival, in seconds since the epoch.
+    ``now`` is the response's arrival time, in seconds since the epoch.
     """
     if 200 <= response.status < 300:
         return response
@@ -32,7 +32,7 @@ def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
 
 
 def refusal(response: HttpResponse, now: float) -> ServiceError:
-    """Return the error that an unsuccessful response reports, and close the response."""
+    """Close an unsuccessful response and return the error that it reports."""
     with response:
         response.end_in_time()
         error = decode_error(response.status, response.headers, response.read(MAX_ERROR))
@@ -43,7 +43,7 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
 
 
 def doubt_version_4(error: ServiceError) -> None:
-    """Add a hint to errors that suggest a service without signature version 4."""
+    """Add a hint if an error suggests that the service has no signature version 4."""
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
             "connect without region= to sign with version 2; this service may not support "
@@ -52,7 +52,7 @@ def doubt_version_4(error: ServiceError) -> None:
 
 
 def document(response: HttpResponse) -> bytes:
-    """Return the whole body of a response that is a JSON or XML document."""
+    """Return the whole body of a JSON or XML response."""
     response.end_in_time()
     pieces: list[bytes] = []
     for piece in response.chunks():
@@ -68,10 +68,10 @@ def document(response: HttpResponse) -> bytes:
 
 
 class CallUpload(Generic[T]):
-    """A call whose request body is being written; leaving it without `finish` aborts.
+    """A call whose request body is being written; leaving it without `finish` aborts the call.
 
-    `write` accepts any bytes-like object and blocks while the server is slow; errors while sending,
-    including an early response, are raised by the next `write` or by `finish`.
+    `write` accepts any bytes-like object and blocks while the server is slow. If sending fails or
+    a response arrives early, the next `write` or `finish` raises the error.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CallUpload(Generic[T]):
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes accepted for sending so far."""
+        """Number of bytes accepted for sending so far."""
         return self._upload.sent_bytes
 
     def finish(self) -> T:

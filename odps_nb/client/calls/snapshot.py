@@ -1,4 +1,4 @@
-"""Progress at one moment, as values: phase, counters, splits, and the items being sent."""
+"""An operation's progress at one moment: phase, counters, splits, and items being sent."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 STALL = 3.0
-"""Seconds without a row or byte that count as a pause."""
+"""Seconds without a new row or byte that count as a pause."""
 
 
 class Pauses:
-    """Measures pauses: the times during which the counts given to `quiet` do not change.
+    """Measures pauses: times during which the counts passed to `quiet` do not change.
 
     Examples
     --------
@@ -25,10 +25,10 @@ class Pauses:
         self._seen: tuple[object, ...] = ()
         self._since = now
         self.stalled: float = 0.0
-        """Total seconds of all finished pauses of at least `STALL`."""
+        """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed; a change of its first item starts anew."""
+        """Return seconds since ``counts`` changed; do not count a pause that ends its phase."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -39,7 +39,7 @@ class Pauses:
 
 
 class Phase(str, Enum):
-    """The phase of an operation; the value is the text shown to users."""
+    """The phase of an operation; the value is the text that users see."""
 
     CREATING = "creating session"
     READING = "reading"
@@ -64,7 +64,7 @@ MOVING = (Phase.READING, Phase.WRITING, Phase.UPLOADING, Phase.FETCHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProgress:
-    """One split or stream; ``rows_total`` is ``None`` if the server does not report it."""
+    """One split or write stream; ``rows_total`` is ``None`` if the server does not report it."""
 
     label: str
     rows: int = 0
@@ -75,7 +75,7 @@ class SplitProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemProgress:
-    """A file or other item being sent: its ``size``, and the bytes ``sent`` so far."""
+    """A file or other item being sent, with its ``size`` and the bytes ``sent`` so far."""
 
     name: str
     size: int
@@ -84,7 +84,7 @@ class ItemProgress:
 
 @dataclass(slots=True)
 class Sending:
-    """Bytes sent by one request: ``payload`` counts all items, other fields the current one."""
+    """Bytes sent by one request; ``payload`` counts all items, the other fields the current one."""
 
     wire_bytes: int = 0
     payload: int = 0
@@ -93,11 +93,11 @@ class Sending:
     sent: int = 0
 
     def begin(self, name: str | None, size: int) -> None:
-        """Begin the next item."""
+        """Start counting the next item."""
         self.name, self.size, self.sent = name or "", size, 0
 
     def add(self, payload: int) -> None:
-        """Count bytes of the current item."""
+        """Count ``payload`` more bytes of the current item."""
         self.sent += payload
         self.payload += payload
 
@@ -110,10 +110,10 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment; sizes are in bytes, times in seconds.
 
-    ``complete_bytes`` counts complete Arrow streams: with their end marker and the expected number
-    of rows, but without a checksum. ``verified_bytes`` counts payload whose checksums were compared
-    (a blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts bytes of
-    uploaded blobs, out of ``bytes_total``; ``moving`` lists the files being uploaded.
+    ``complete_bytes`` counts complete Arrow streams: with an end marker and the expected number
+    of rows, as rows have no checksum. ``verified_bytes`` counts payload whose checksums match (a
+    blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts uploaded blobs'
+    bytes, out of ``bytes_total``; ``moving`` lists the files being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"
@@ -137,9 +137,9 @@ class ProgressSnapshot:
     resumes: int = 0
     elapsed: float = 0.0
     quiet: float = 0.0
-    """Seconds since a row or byte was transferred; 0 if none is expected or only tasks count."""
+    """Seconds since the last row or byte; 0 if none is expected or only tasks are counted."""
     stalled: float = 0.0
-    """Total seconds of earlier pauses of at least `STALL`."""
+    """Total seconds of earlier pauses that lasted at least `STALL`."""
     started_at: float = 0.0
     """Start time, in seconds since the epoch."""
     session_id: str | None = None
@@ -147,13 +147,13 @@ class ProgressSnapshot:
     events: tuple[str, ...] = ()
     message: str = ""
     error: str = ""
-    """Type of the error that the caller gets; ``message`` is its text."""
+    """Type of the error that the caller receives; ``message`` is its text."""
 
     @property
     def fraction(self) -> float | None:
-        """Fraction done, in [0, 1]; ``None`` while it is unknown.
+        """Fraction done, in [0, 1]; ``None`` if unknown.
 
-        Measured by bytes of items, rows, items, splits or tasks: the first of these that is known.
+        Measured by item bytes, rows, items, splits or tasks: by the first of these that is known.
         """
         for count, total in (
             (self.item_bytes, self.bytes_total),
@@ -168,7 +168,7 @@ class ProgressSnapshot:
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds left at the average rate, pauses excluded; ``None`` while unknown."""
+        """Estimated seconds left at the average rate without pauses; ``None`` if unknown."""
         share = self.fraction
         if not share or share < 0.01 or self.phase.is_final or self.quiet >= STALL:
             return None

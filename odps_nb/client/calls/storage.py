@@ -1,6 +1,6 @@
-"""Calls of the Storage API and the control plane: encode, sign, send, retry, decode.
+"""Encodes, signs, sends, retries and decodes calls of the Storage API and the control plane.
 
-The only module that signs requests. It keeps no session state: requests carry it.
+This is the only module that signs requests. It keeps no session state; the requests carry it.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""Maximum response time in seconds of a service on this machine."""
+"""Maximum seconds in which a service on this machine responds."""
 
 T = TypeVar("T")
 
 
 class StorageClient:
-    """Sends calls to the service; thread-safe. `close` frees its connections.
+    """Sends calls to the service; thread-safe. `close` releases its connections.
 
-    ``options`` default to those of the profile, and ``retry`` to a policy made of them. ``clock``
-    returns seconds since the epoch for signatures, ``monotonic`` seconds for deadlines.
+    By default, ``options`` are those of the profile, and ``retry`` is a policy derived from them.
+    ``clock`` returns seconds since the epoch for signatures, ``monotonic`` seconds for deadlines.
     """
 
     def __init__(
@@ -96,17 +96,17 @@ class StorageClient:
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
-        self._ending: Living[Ending] = Living()  # write sessions
+        self._ending: Living[Ending] = Living()  # the open write sessions
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
         self.user_agent: str = _user_agent()
         self.quickest: float = math.inf
-        """Shortest response time so far in seconds: an upper bound of the round trip."""
+        """Shortest response time so far in seconds; an upper bound of the round-trip time."""
         renew_after_fork(self)
         end_at_exit(self)
 
     def _after_fork(self) -> None:
-        """Use new connections in the child; running calls belong to the parent."""
+        """Use new connections in the child; running calls are the parent's."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = Living()
         end_at_exit(self)
@@ -123,11 +123,10 @@ class StorageClient:
         read_timeout: float | None = None,
         patient: bool = False,
     ) -> T:
-        """Send a request of the Storage API and return its decoded response, with retries.
+        """Send a Storage API request, with retries, and return its decoded response.
 
-        ``retry`` and ``read_timeout`` override those of the client. Pass
-        `ClientOptions.work_timeout` if the service works before it responds. ``patient``: retry a
-        429 until the deadline.
+        ``retry`` and ``read_timeout`` override the client's. Pass `ClientOptions.work_timeout` if
+        the service has to work before it responds. ``patient``: retry a 429 until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -141,16 +140,16 @@ class StorageClient:
         return attempts.run(once, idempotent=request.idempotent)
 
     def open(self, request: StreamingCall, *, attempts: Attempts | None = None) -> HttpResponse:
-        """Send a request once and return the streaming response; the caller closes it."""
+        """Send a request once and return its response as a stream; the caller closes it."""
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
         return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
 
     def upload(self, request: Call[T], *, attempts: Attempts | None = None) -> CallUpload[T]:
-        """Begin a request whose body the caller writes. It is sent once, without retries."""
+        """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # the service stores the body, then responds
+        tries.read_timeout = self.options.work_timeout  # the service stores it, then responds
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -172,7 +171,7 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> T:
-        """Send a control plane request and return its decoded response, with retries."""
+        """Send a control plane request, with retries, and return its decoded response."""
         headers, body = self.rest(
             request.encode(scope=self._scope),
             tracker=tracker,
@@ -189,10 +188,10 @@ class StorageClient:
         cancel: CancelToken | None = None,
         idempotent: bool | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
-        """Send a control plane request and return headers and body of a successful response.
+        """Send a control plane request; return headers and body of its successful response.
 
-        The path is relative to the REST endpoint; ``curr_project`` is added when missing. By
-        default every method but POST and PATCH is ``idempotent``.
+        The path is relative to the REST endpoint; ``curr_project`` is added if missing. By default,
+        all methods except POST and PATCH are ``idempotent``.
         """
         wire = self._scoped(wire)
         if idempotent is None:
@@ -214,9 +213,9 @@ class StorageClient:
     ) -> SubmittedInstance:
         """Start a SQL job and return its instance.
 
-        A job with a ``unique_id`` is sent again if its response is lost or cannot be read. The
-        error is ``in_doubt`` if an earlier request may have started the job, but not if the service
-        rejects its text, because it then rejected the earlier request, too.
+        If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error
+        is ``in_doubt`` if an earlier request may have started the job, but not if the service
+        rejects the job's text, because it must then have rejected the earlier request, too.
         """
         wire = self._scoped(request.encode(scope=self._scope))
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
@@ -245,16 +244,16 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> Attempts:
-        """Return the attempts of one call under this client's retry policy."""
+        """Create the `Attempts` of one call, with this client's retry policy."""
         return Attempts(
             what=what, policy=self._retry, clock=self._clock, tracker=tracker, cancel=cancel
         )
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Base URL of the Storage API; fetched from the service if the profile has none.
+        """Base URL of the Storage API; fetched from the service if the profile does not set it.
 
-        It is fetched again after it refuses a connection (``docs/protocol.md`` section 1.1).
+        If this address refuses a connection, it is fetched again (``docs/protocol.md`` 1.1).
         """
         with self._lock:
             found = self._tunnel
@@ -266,46 +265,46 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API is on this machine, not behind a tunnel to a slow network."""
+        """Whether the Storage API runs on this machine not behind a tunnel to a slow network."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
     @cached_property
     def blob_cache(self) -> BlobCache | None:
-        """The disk cache of blobs; ``None`` if it is off."""
+        """The disk cache of blobs; ``None`` if it is disabled."""
         return open_cache(self.profile)
 
     def now(self) -> float:
-        """Return the time of this client's clock, in seconds since the epoch."""
+        """Return the client's current time, in seconds since the epoch."""
         return self._now()
 
     def monotonic(self) -> float:
-        """Return the seconds of this client's monotonic clock, for durations."""
+        """Return seconds from the client's monotonic clock, for measuring durations."""
         return self._clock.monotonic()
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a token for a new operation; `cancel` and ``parent`` cancel it, too."""
+        """Return a new operation's token, which `cancel` and ``parent`` also cancel."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)
         return token
 
     def cancel(self) -> None:
-        """Cancel all running operations; later ones are not affected."""
+        """Cancel all running operations; later operations are not affected."""
         with self._lock:
             stopped, self._running = self._running, CancelToken()
         stopped.cancel()
 
     def end_before_closing(self, one: Ending) -> None:
-        """Make `close` call ``end`` of ``one`` while requests can still be sent; held weakly."""
+        """Make `close` call ``one.end()`` while requests can still be sent; hold ``one`` weakly."""
         with self._lock:
             self._ending.add(one)
 
     def close(self) -> None:
         """Cancel running calls and close the connections. Idempotent; later use is a `StateError`.
 
-        Unfinished reads, uploads and blobs end with `CancelledError`; a write session with open
-        streams is aborted. Called at interpreter exit if not before.
+        Unfinished reads, uploads and blobs raise `CancelledError`; write sessions with open streams
+        are aborted. Also called at interpreter exit.
         """
         if not self._closed:
             self.cancel()
@@ -375,7 +374,7 @@ class StorageClient:
         attempts.scope.watch(abort)
         if attempts.cancel is not None:
             attempts.cancel.watch(abort)
-        if streams:  # only its own token stops another call, which may be a commit
+        if streams:  # other calls, such as commits, are stopped only by their own token
             with self._lock:
                 self._running.watch(abort)
         options = self.options
@@ -421,7 +420,7 @@ class StorageClient:
             attempts.tracker.request(response.request_id)
 
     def _forget_tunnel(self, endpoint: str) -> None:
-        """Drop the fetched address of the Storage API, so that it is fetched again."""
+        """Forget the Storage API address if it was fetched, so that it is fetched again."""
         with self._lock:
             if self._tunnel == endpoint and self.profile.tunnel_endpoint is None:
                 self._tunnel = None
@@ -444,7 +443,7 @@ def _describe(wire: WireRequest) -> str:
     return " ".join([wire.action or wire.path, target, *params])
 
 
-@cache  # finding the version reads files
+@cache  # because finding the version reads files
 def _user_agent() -> str:
     version = metadata.version("odps-nb")
     python = f"{platform.python_implementation()}/{platform.python_version()}"

@@ -1,8 +1,8 @@
 """Runs many iterators concurrently and merges their items into one iterator.
 
-Worker threads take jobs in order and put items into queues (lanes), one per job. The bytes in the
-lanes are bounded; the lane that the consumer reads may always put one more, which prevents a
-deadlock when the budget is used up.
+Worker threads start jobs in order and put their items into queues (lanes), one per job. The total
+bytes in the lanes are limited. To prevent a deadlock at the limit, the lane that the consumer
+is reading may always receive one more item.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from odps_nb.lifetime import Home, end_at_exit, start_thread
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
 ITEMS_PER_LANE = 8
-"""Items without a 429 after which one more job may run."""
+"""Number of items without a 429 after which one more job may run."""
 
 T = TypeVar("T")
 Job = Callable[[CancelToken], Iterator[T]]
 
 
 class AdaptiveConcurrency:
-    """A limit of concurrent jobs, between one and ``most``, its initial value; thread-safe.
+    """A limit on concurrent jobs, from 1 to ``most``, its initial value; thread-safe.
 
-    Each 429 lowers it by one; `ITEMS_PER_LANE` items without a 429 raise it by one. It only limits
-    when a job may begin. ``tell`` is called with a line of text at each change.
+    Each 429 lowers the limit by one; `ITEMS_PER_LANE` items without a 429 raise it by one. Running
+    jobs are not stopped. ``tell`` is called with a line of text at each change.
 
     Examples
     --------
@@ -50,23 +50,23 @@ class AdaptiveConcurrency:
     def __init__(self, most: int, *, tell: Callable[[str], None] = lambda line: None) -> None:
         self._lock = threading.Lock()
         self._tell = tell
-        self._since = 0  # items since the limit changed
+        self._since = 0  # number of items since the limit changed
         self.most: int = max(1, most)
         self.lanes: int = self.most
-        """Number of jobs that may run now."""
+        """Number of jobs that may run at present."""
         self.items: int = 0
-        """Number of items of all jobs that have arrived."""
+        """Number of items that have arrived, from all jobs."""
         self.starving: bool = False
-        """Whether a job was refused and no item of any job has arrived since."""
+        """Whether the service has refused a job and no item has arrived since."""
 
     def refused(self) -> None:
-        """Lower the limit by one: the service throttled a request."""
+        """Lower the limit by one, because the service throttled a request."""
         with self._lock:
             self.starving, self._since = True, 0
             self._change(self.lanes - 1, "the service answers 429 (too many requests)")
 
     def record(self) -> None:
-        """Count an item; enough of them without a 429 raise the limit by one."""
+        """Count an item; after enough items without a 429, raise the limit by one."""
         with self._lock:
             self.items += 1
             self._since += 1
@@ -98,20 +98,20 @@ def fan_out(
     Parameters
     ----------
     jobs
-        Each makes an iterator, given a cancel token of this call, and runs in a worker thread. Jobs
-        are fetched in order, a few ahead. If an iterator has a method ``rest()``, it is called
-        about ten times a second while its item waits, e.g. for a keepalive.
+        Each job is called in a worker thread with this call's cancel token and returns an iterator.
+        Jobs are fetched in order, a few ahead. If an iterator has a method ``rest()``, it is called
+        about ten times a second while its item waits for room, e.g. as a keepalive.
     size
-        Returns the bytes of an item.
+        Function that returns an item's size in bytes.
     workers
-        Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With ``1``,
-        everything runs in the caller's thread.
+        Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With 1, all jobs
+        run in the caller's thread.
     max_bytes
         Maximum bytes of finished items that wait for the consumer.
     total_bytes
-        Bytes that the consumer takes in total: nothing is read ahead beyond them.
+        Bytes that the consumer will need in total; nothing beyond them is read ahead.
     ordered
-        Whether to return items job after job, or as they arrive (in order within a job).
+        Whether to return items job by job, or as they arrive (in order within each job).
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most
@@ -142,7 +142,7 @@ def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, Non
 
 
 def _close(items: Iterator[T]) -> None:
-    close = getattr(items, "close", None)  # generators have it, other iterators may not
+    close = getattr(items, "close", None)  # iterators other than generators may lack it
     if close is not None:
         close()
 
@@ -153,7 +153,7 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
         for number, launching in enumerate(work.recruit(most)):
             try:
                 start_thread(launching)
-            except RuntimeError:  # no more threads: continue with those that run
+            except RuntimeError:  # too many threads exist: continue with those that run
                 if number == 0:
                     raise
                 break
@@ -170,17 +170,17 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
 
 
 def _await_launch(thread: threading.Thread) -> None:
-    """Wait until it is known whether a thread runs whose ``start`` was interrupted."""
+    """After an interrupted ``start``, wait until it is known whether the thread runs."""
     for _ in range(30):
         known = thread.ident is not None
-        time.sleep(0.01)  # it may be registered but not alive yet
+        time.sleep(0.01)  # a registered thread may not be alive yet
         if known:
             return
 
 
 @dataclass(slots=True)
 class _Lane(Generic[T]):
-    """Items that one job has produced and the consumer has not taken yet."""
+    """Items that one job has produced and the consumer has not received yet."""
 
     items: deque[tuple[T, int]] = field(default_factory=deque)
     done: bool = False
@@ -188,7 +188,7 @@ class _Lane(Generic[T]):
 
 
 class _Round(Generic[T]):
-    """The state that workers and consumer share, guarded by one condition."""
+    """State shared by the workers and the consumer, guarded by one condition."""
 
     def __init__(
         self,
@@ -202,16 +202,16 @@ class _Round(Generic[T]):
     ) -> None:
         self._jobs, self._size = jobs, size
         self._max_waiting, self._left = max_waiting, left
-        self._waiting = 0  # bytes of items in the lanes
+        self._waiting = 0  # total bytes of the items in the lanes
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._lanes: dict[int, _Lane[T]] = {}
-        self._next = 0  # job to start
+        self._next = 0  # number of the next job to start
         self._running = 0
-        self._head = 0  # lane to deliver from, if ordered
+        self._head = 0  # number of the lane to read next, if ordered
         self._stopped = False
-        self._job = next(jobs, None)  # to start next
+        self._job = next(jobs, None)  # the next job to start
         self._home = Home()
         token.watch(self)
         end_at_exit(self)
@@ -227,19 +227,19 @@ class _Round(Generic[T]):
         return list(self._threads)
 
     def run(self) -> None:
-        """Work on one job after another until none is left."""
+        """Run one job after another until none is left."""
         while (started := self._start_one()) is not None:
             number, lane, job = started
             error: BaseException | None = None
             try:
                 self._work(number, lane, job)
-            except BaseException as caught:  # noqa: BLE001  handed to the consumer
+            except BaseException as caught:  # noqa: BLE001  the consumer raises it
                 error = caught
             self._end_one(lane, error)
 
     def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
         with self._changed:
-            # Jobs begin in order: nothing runs before the head, which may always begin.
+            # Jobs start in order, so the consumer never waits for a job that cannot start.
             while self._job is not None and self._running >= self._concurrency.lanes:
                 self._changed.wait(SHORT_WAIT)
             job = self._job
@@ -254,7 +254,7 @@ class _Round(Generic[T]):
     def _job_after(self, number: int) -> Job[T] | None:
         try:
             return next(self._jobs, None)
-        except Exception as error:  # noqa: BLE001  passed to the consumer in order
+        except Exception as error:  # noqa: BLE001  the consumer raises it, in order
             self._lanes[number + 1] = _Lane(done=True, error=error)
             return None
 
@@ -272,13 +272,13 @@ class _Round(Generic[T]):
         while not self._place(number, lane, item, size):
             if self._stopped:
                 return False
-            rest = getattr(items, "rest", None)  # periodic work while an item waits
+            rest = getattr(items, "rest", None)  # does periodic work while an item waits
             if rest is not None:
                 rest()
         return True
 
     def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
-        """Put an item if there is room within a short wait."""
+        """Add an item to its lane if there is room within a short wait."""
 
         def has_room() -> bool:
             return self._stopped or self._has_room(number, lane, size)
@@ -304,13 +304,13 @@ class _Round(Generic[T]):
             lane.done, lane.error = True, error
             self._running -= 1
             if error is not None:
-                self._job = None  # later jobs are not needed
+                self._job = None  # no more jobs are needed
             self._changed.notify_all()
 
     # -- the consumer -------------------------------------------------------------------------
 
     def take(self) -> tuple[T] | None:
-        """Return the next item (in a tuple of one), or ``None`` after the last."""
+        """Return the next item in a one-item tuple, or ``None`` after the last."""
         self._home.require("this iteration")
         with self._changed:
             while True:
@@ -319,7 +319,7 @@ class _Round(Generic[T]):
                 if lane is not None:
                     item, size = lane.items.popleft()
                     self._waiting -= size
-                    self._left -= size  # of what the consumer intends to take
+                    self._left -= size  # bytes that the consumer still needs
                     self._changed.notify_all()
                     return (item,)
                 if self._job is None and not self._lanes:
@@ -334,7 +334,7 @@ class _Round(Generic[T]):
                 return None
             del self._lanes[self._head]
             self._head += 1
-            self._changed.notify_all()  # the worker of the new head lane may put an item
+            self._changed.notify_all()  # the new head's worker may add an item
         return lane
 
     def _any_lane(self) -> _Lane[T] | None:
@@ -346,19 +346,19 @@ class _Round(Generic[T]):
         return next((lane for lane in self._lanes.values() if lane.items), None)
 
     def close(self) -> list[threading.Thread]:
-        """Stop everything and return the worker threads, for the caller to join."""
+        """Stop all jobs; return the worker threads, which the caller joins."""
         if not self._home.is_here:
-            return []  # the threads belong to the parent
+            return []  # the threads are the parent process's
         self.end()
         return self._threads
 
     def end(self) -> None:
-        """Stop all workers; called by the consumer, a token or at exit. Idempotent."""
-        self._token.cancel()  # first: the consumer must see a cancellation, not an early end
+        """Stop all workers; called by the consumer, by a token, or at exit. Idempotent."""
+        self._token.cancel()  # first, or the consumer would see a normal end
         self.stop()
 
     def stop(self) -> None:
-        """Ask every worker to end soon, and drop the items that were not taken."""
+        """Tell all workers to end soon, and drop the items that were not consumed."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

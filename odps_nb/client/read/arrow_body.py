@@ -1,9 +1,9 @@
-"""Reads the Arrow stream of a response: validated record batches, and a completeness check.
+"""Reads a response's Arrow stream: validated record batches, and whether it is complete.
 
-pyarrow accepts a stream that stops between two messages, and a body may be plain IPC or encoded,
-whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15), so every byte passes
-`EndMarkerCheck` before Arrow reads it. Rows carry no checksum, so each batch is validated in full:
-a damaged offset would crash the process. Invalid UTF-8 is not damage (`odps_nb.arrow.text`).
+pyarrow accepts a stream that stops between two messages, and a body may be plain or encoded IPC,
+whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15). So `EndMarkerCheck` checks
+every byte before Arrow reads it. As rows have no checksum, each batch is fully validated: a
+damaged offset would crash the process. Invalid UTF-8 is not damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from odps_nb.wire.codings import Decoder, decoder
 
 
 class _Body(Protocol):
-    """A response body, such as `odps_nb.http.transport.HttpResponse`."""
+    """Interface of a response body, such as `odps_nb.http.transport.HttpResponse`."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -53,17 +53,17 @@ class _Body(Protocol):
 
 
 class _Decoded:
-    """The decompressed content of a body that is one zstd or LZ4 frame sequence."""
+    """The decompressed content of a body that consists of zstd or LZ4 frames."""
 
     def __init__(self, body: _Body, head: bytes, coding: Decoder) -> None:
         self._body = body
         self._decoder: Decoder | None = coding
-        # Decoded step by step, because a kilobyte may decode to a gigabyte.
+        # Decode step by step, because one kilobyte may decode to a gigabyte.
         self._pieces: Iterator[bytes] = coding.pieces(head)
         self._ready = memoryview(b"")
 
     def readinto(self, target: memoryview) -> int:
-        """Fill ``target``, or stop at the end of the encoded stream; return the byte count."""
+        """Fill ``target``, or stop at the end of the stream; return the number of bytes."""
         at = 0
         while at < len(target) and (self._ready or self._more()):
             part = self._ready[: len(target) - at]
@@ -73,7 +73,7 @@ class _Decoded:
         return at
 
     def _more(self) -> bool:
-        """Decode more; return ``False`` once coding and body have ended together."""
+        """Decode more bytes; return ``False`` if both coding and body have ended."""
         while True:
             for piece in self._pieces:
                 if piece:
@@ -88,16 +88,16 @@ class _Decoded:
 
 
 class _Watched(io.RawIOBase):
-    """The file object that pyarrow reads; ``check`` sees every byte before Arrow does.
+    """The file object that pyarrow reads; ``check`` processes every byte before Arrow does.
 
-    Each part of a message is read into the buffer that Arrow keeps.
+    Each part of a message is read directly into the buffer that Arrow keeps.
     """
 
     def __init__(self, body: _Body, check: EndMarkerCheck, max_output: int | None) -> None:
         super().__init__()
         self._check, self._headers = check, body.headers
         self.ran_short = False
-        self.failed = True  # during a read, so that errors of the body are raised unchanged
+        self.failed = True  # until a read succeeds, so that errors of the body are raised unchanged
         head = body.read(4)
         if _begins_document(head):
             self._refuse(head, body.readinto)
@@ -112,11 +112,11 @@ class _Watched(io.RawIOBase):
         )
 
     def read(self, n: int | None = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths with it."""
+        """Return ``n`` bytes, fewer only at the end; Arrow reads lengths of messages with it."""
         return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies with it."""
+        """Return ``n`` bytes as a buffer, uncopied; Arrow reads bodies of messages with it."""
         buffer = pa.allocate_buffer(n)
         view = memoryview(buffer).cast("B")
         have = min(len(self._head), n)
@@ -133,7 +133,7 @@ class _Watched(io.RawIOBase):
         return buffer.slice(0, count)
 
     def _refuse(self, head: bytes, fill: Callable[[memoryview], int]) -> None:
-        """Raise the error that the service reports with a success status, in place of the rows."""
+        """Raise the error that the service sent in place of the rows, despite a success status."""
         rest = bytearray(MAX_ERROR_BYTES)
         count = fill(memoryview(rest))
         error = find_error(self._headers, head + rest[:count])
@@ -141,20 +141,20 @@ class _Watched(io.RawIOBase):
             raise error
 
     def readable(self) -> bool:
-        """Return ``True``; pyarrow requires it."""
+        """Return ``True``, as pyarrow requires."""
         return True
 
 
 def _begins_document(head: bytes | memoryview) -> bool:
-    """Return whether bytes at the start of an Arrow message are an error document."""
+    """Return whether an error document begins where an Arrow message should."""
     head = bytes(head).lstrip()
     return head[:1] in (b"{", b"<") or head[:2] == GZIP_MAGIC
 
 
 class RowStream:
-    """Record batches of one response, each validated in full; `close` closes the response.
+    """A response's record batches, each fully validated; `close` closes the response.
 
-    ``schema`` is that of the batches, ``sent`` that of the response.
+    ``schema`` is the schema of the batches, ``sent`` that of the response.
 
     Parameters
     ----------
@@ -163,14 +163,14 @@ class RowStream:
     max_message
         Maximum bytes of one Arrow message.
     max_decompressed
-        Maximum bytes that a batch with compressed buffers may need.
+        Maximum bytes that a batch with compressed buffers may need after decompression.
     max_output
-        Maximum bytes that a content coding may decode to; ``None`` for no limit.
+        Maximum bytes that the body's content coding may decode to; ``None`` for no limit.
     text
-        What to do with text that is not UTF-8. ``None``: return its column as binary, for the
-        caller to convert (`odps_nb.arrow.text.fit_text`).
+        How to handle text that is not UTF-8. ``None``: return its column as binary, for the caller
+        to convert (`odps_nb.arrow.text.fit_text`).
     columns, unit
-        The columns of the read and the unit of its TIMESTAMPs, to recognise the Arrow types that
+        The read's columns and the unit of its TIMESTAMPs, used to recognise the Arrow types that
         `odps_nb.arrow.plain` converts. ``None``: unknown.
     """
 
@@ -209,23 +209,23 @@ class RowStream:
 
     @property
     def request_id(self) -> str | None:
-        """The server's id of this request."""
+        """The server's id for this request."""
         return self._body.request_id
 
     @property
     def unprotected(self) -> bool:
-        """Whether the bytes came over plain HTTP, where a change in transit is not detected."""
+        """Whether the bytes arrived over plain HTTP, which does not detect changes in transit."""
         return getattr(self._body, "url", "").startswith("http:")
 
     def next(self) -> pa.RecordBatch | None:
-        """Return the next batch that has rows; ``None`` at the verified end of the stream."""
+        """Return the next batch with rows, or ``None`` at the stream's verified end."""
         while (batch := self.read()) is not None:
             if batch.num_rows:
                 return batch
         return None
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch, even without rows; ``None`` at the verified end of the stream."""
+        """Return the next batch, even one without rows; ``None`` at the stream's verified end."""
         if self._ended:
             return None
         if self._closed:
@@ -249,13 +249,13 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # read the end of the body; the check requires it here
+            self._source.read(4)  # read the body's end, which the check now requires
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))
 
     def close(self) -> None:
-        """Free the connection. Idempotent."""
+        """Release the connection. Idempotent."""
         self._closed = True
         self._body.close()
 
@@ -276,7 +276,7 @@ class RowStream:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate Arrow's errors into ours."""
+        """Translate Arrow's errors into this package's."""
         try:
             with self.named_in_errors():
                 yield

@@ -1,4 +1,4 @@
-"""Columns of a read: those requested, those returned, and those that only a filter needs."""
+"""A read's columns: those requested, those returned, and those that only a filter needs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Ask = Callable[[CreateReadSession], ReadSessionAnswer]
 
 
 def unit_of(plan: ReadPlan) -> TimeUnit:
-    """Return the unit to request for TIMESTAMPs."""
+    """Return the TIMESTAMP unit to request."""
     return plan.timestamp_unit or TimeUnit.NANO
 
 
 def increment_of(plan: ReadPlan) -> dict[str, Any]:
-    """Return the request options that select versions; empty to read all of them."""
+    """Return the request options that select versions; empty to read the table as it is now."""
     if plan.increment is not None:
         return plan.increment.request()
     if plan.versions is None:
         return {}
     after, upto = plan.versions
-    # The clients disagree about names and modes (``docs/protocol.md`` section 3.1); unknown keys
-    # are ignored, so both spellings of the bounds are sent.
+    # The vendor's clients use different names and modes (``docs/protocol.md`` section 3.1). Unknown
+    # keys are ignored, so both names of each bound are sent.
     options = {
         "Mode": "append" if plan.appends_only else "version",
         "StartVersion": after,
@@ -44,7 +44,7 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a request: data, partitions, the order to return, and those for the filter."""
+    """A request's columns: data and partition columns, the order to return, and the filter."""
 
     data: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
@@ -53,15 +53,15 @@ class Columns:
 
 
 def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
-    """Return the columns of a plan; may send a request for those of the table."""
+    """Return a plan's columns; may send a request for the table's columns."""
     schema = plan.schema
-    if plan.where and schema is None:  # a condition tree always has a schema
+    if plan.where and schema is None:  # a condition tree always comes with a schema
         schema = _probed(plan, ask)
     found = None if schema is None else _filter(plan, schema)
     if not plan.columns:
         return Columns(filter=found)
     if plan.increment is not None and plan.increment.keyed:
-        # columns other than the table's are selected here
+        # select on the client, because some of these columns may not be the table's
         return Columns(wanted=plan.columns, filter=found)
     needed = plan.columns
     if found is not None:
@@ -81,7 +81,7 @@ def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
     data = tuple(column.name for column in columns if column in schema.columns)
     parts = tuple(column.name for column in columns if column in schema.partition_columns)
     wanted = tuple(column.name for column in columns[: len(plan.columns)])
-    # No data column would mean all of them: one is requested and dropped here.
+    # A request without data columns would return all, so one is requested and dropped later.
     return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
 
 
@@ -98,7 +98,7 @@ def _filter(plan: ReadPlan, schema: TableSchema) -> RowFilter | None:
 
 
 def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:
-    """Return the columns of the table, from a session opened for this purpose."""
+    """Return the table's columns, from a session opened only for this purpose."""
     options = increment_of(plan) or {"split_mode": SplitMode.ROW_OFFSET, "split_number": 0}
     return ask(
         CreateReadSession(
@@ -132,7 +132,7 @@ def hidden_columns(
 
 
 def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
-    """Return the schema that batches will have."""
+    """Return the schema of the batches, with only the ``wanted`` columns if there are any."""
     if not wanted:
         return schema
     order = {name.casefold(): place for place, name in enumerate(wanted)}

@@ -1,8 +1,8 @@
-"""Incremental reads of table versions: bounds, request options, and the change of each row.
+"""Incremental reads of table versions: bounds, request options, and the change in each row.
 
-Primary-key tables support modes ``append`` and ``cdc``, with one split per bucket that changed and
-system columns (live tests of the C++ client: TestIncrementalReadOptions*). Other tables support
-modes ``version`` and ``timestamp``, known from documents only.
+Primary-key tables support the modes ``append`` and ``cdc``, with one split per changed bucket and
+with system columns (C++ client's live tests TestIncrementalReadOptions*). Other tables support the
+modes ``version`` and ``timestamp``, which are known only from documents.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SplitMode
 
 Bound = SupportsIndex | datetime.date | str
-"""A version number, or a time in the time zone of the project."""
+"""A version number, or a time in the project's time zone."""
 
 CHANGE = Column(name="_change", type=PrimitiveType(TypeCode.STRING), nullable=False)
-"""The column with the kind of change of each row, as a word."""
+"""The column that names each row's kind of change."""
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update_after"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Increment:
-    """Versions after ``start``, up to ``end``; each is a number, or a time as text.
+    """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
 
-    ``end`` is ``None`` for the newest version when the session is created. ``keyed``: the table
-    has a primary key; only then may ``changes`` request each change instead of the last state.
+    If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: the
+    table has a primary key; only then can ``changes`` request all changes, not just the last state.
     """
 
     start: int | str
@@ -42,7 +42,7 @@ class Increment:
     keyed: bool = True
 
     def request(self) -> dict[str, Any]:
-        """Return the options of `CreateReadSession` for these versions."""
+        """Return the `CreateReadSession` options that select these versions."""
         timed = isinstance(self.start, str)
         mode = "timestamp" if timed or isinstance(self.end, str) else "version"
         if self.keyed:
@@ -61,30 +61,30 @@ class Increment:
 
     @property
     def split_mode(self) -> SplitMode | None:
-        """The split mode that the service requires; ``None`` if the read may choose."""
+        """The split mode that the service requires; ``None`` if there is a choice."""
         return SplitMode.BUCKET if self.keyed else None
 
     def shown(self, schema: TableSchema) -> TableSchema:
-        """Return the columns of the batches, with `CHANGE` in place of the operation column."""
+        """Return the batches' schema, with `CHANGE` in place of the operation column."""
         if not self.changes:
             return schema
         return replace(schema, columns=(*schema.columns, CHANGE))
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of the stream for the session columns of a read with changes."""
+    """Return the stream's columns: the session's, but the operation column replaces `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in the stream for the session columns of a read with changes."""
+    """Return the stream's column names: the session's, but the operation's replaces `CHANGE`'s."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the operation code of each row with a word."""
+    """Replace each row's operation code with the name of the change."""
     place = batch.schema.get_field_index(OPERATION_TYPE.name)
-    if place < 0:  # it was not requested
+    if place < 0:  # the column was not requested
         return batch
     numbers = batch.column(place)
     found = pc.index_in(numbers, value_set=pa.array(list(WORDS), pa.int8()))
@@ -98,7 +98,7 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
 def plan_increment(
     since: Bound | None, until: Bound | None, *, changes: bool, keyed: bool, names: Sequence[str]
 ) -> Increment:
-    """Check ``since``, ``until`` and ``changes``, and return the increment to read."""
+    """Validate ``since``, ``until`` and ``changes``; return the increment to read."""
     if changes and not keyed:
         raise ArgumentError(
             "changes=True needs a table with a primary key",

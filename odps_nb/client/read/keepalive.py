@@ -1,6 +1,6 @@
-"""Keeps a read session alive while it is being read (``docs/protocol.md`` section 3.2).
+"""Keeps a read session alive while it is read (``docs/protocol.md`` section 3.2).
 
-Write sessions have no keepalive: the protocol defines neither their expiry nor an extension.
+Write sessions are not kept alive: the protocol defines neither their expiry nor an extension.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
 REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
-# A refresh must not delay rows: it is tried once, and again later; in the last minute there may
-# be no time left for that.
+# A refresh must not delay rows, so it has one attempt and is repeated later. In the last minute,
+# there may be no time to repeat it.
 _ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
 _IN_THE_LAST_MINUTE = RetryPolicy(max_attempts=3, connect_attempts=3, deadline=20.0)
 _TIMEOUT = 10.0
@@ -33,9 +33,9 @@ _log = logging.getLogger("odps_nb")
 class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
-    A refresh is due when half of the remaining time has passed, a minute before expiry at the
-    latest, because a consumer may wait that long between two batches. Thread-safe; no thread waits
-    for a refresh made by another thread. Call `close` after `keep_aside`.
+    A refresh is due when half of the remaining time has passed, and at the latest a minute before
+    expiry, because a consumer may wait that long between two batches. Thread-safe; no thread waits
+    for another thread's refresh. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class SessionKeeper:
         self._over = CancelToken(parent=cancel)
         self._aside: threading.Thread | None = None
         self.route_token: str | None = session.route_token
-        """The newest route token of the session."""
+        """The session's latest route token."""
         self._expires_at = session.expires_at
         self._due = _time_for(session.expires_at, now=storage.now())
 
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if a refresh is due.
 
-        A failed refresh is logged and retried later; if the session expires, reading rows raises.
+        A failed refresh is logged and repeated later. If the session expires, reading rows raises.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:
@@ -67,19 +67,19 @@ class SessionKeeper:
                 self._refreshing.release()
 
     def keep_aside(self) -> None:
-        """Like `keep`, but in a separate thread, so that the caller can continue to read."""
+        """Refresh like `keep`, but in another thread, so that the caller can continue reading."""
         if self._is_due() and self._refreshing.acquire(blocking=False):
             self._aside = threading.Thread(
                 target=self._refresh_aside, name="odps_nb-keeper", daemon=True
             )
             try:
                 start_thread(self._aside)
-            except RuntimeError as error:  # no more threads: a reading thread retries later
+            except RuntimeError as error:  # too many threads exist: a reading thread retries later
                 self._refreshing.release()
                 _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
 
     def close(self) -> None:
-        """Stop a refresh that runs in a separate thread. Idempotent."""
+        """Stop a refresh that is running in a separate thread. Idempotent."""
         self._over.cancel()
         thread = self._aside
         while thread is not None and thread.is_alive():
@@ -87,7 +87,7 @@ class SessionKeeper:
 
     def _refresh_aside(self) -> None:
         try:
-            with suppress(CancelledError, StateError):  # the read or its connection is closed
+            with suppress(CancelledError, StateError):  # the read or the client was closed
                 self._refresh(self._over)
         finally:
             self._refreshing.release()

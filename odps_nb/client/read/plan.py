@@ -1,4 +1,4 @@
-"""Read plan and read session as plain values."""
+"""Read plans and read sessions as plain values."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ DEFAULT_BATCH_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read of a table: rows, columns, versions, and how to split them.
+    """What to read from a table: rows, columns and versions, and how to split them.
 
     Parameters
     ----------
     columns
-        Names, including partition columns; empty for all. Data columns are returned in this order,
-        then partition columns.
+        Names, including partition columns; empty for all. Data columns are returned first, in this
+        order, then partition columns.
     partition_columns
-        Which of ``columns`` are partition columns. ``None``: found with one more request.
+        Which of ``columns`` are partition columns. ``None``: determined by one more request.
     partitions
-        Full or partial specs; empty for the whole table.
+        Full or partial partition specs; empty for the whole table.
     where, condition
-        A SQL condition (`odps_nb.filters.parse`), and a second one as a tree. The service skips
-        blocks of rows by them, and the client tests each row again.
+        A SQL condition (`odps_nb.filters.parse`), and another one as a tree. The service uses them
+        to skip blocks of rows, and the client tests each row again.
     timezone
         Time zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
-        All columns of the table, which a condition needs. ``None``: found with one more request.
+        All columns of the table, which a condition needs. ``None``: determined by one more request.
     split_bytes, splits
-        Estimated size of a split in bytes, or the number of splits. By default a split has 64 MiB,
-        or more if there would be over 100,000 splits.
+        Estimated bytes of a split, or the number of splits. By default, a split has 64 MiB, or more
+        if there would be over 100,000 splits.
     row_ranges
-        Request row ranges even with a filter, so that splits can be cut (`cut_for_blobs`).
+        Request row ranges even with a filter, so that `cut_for_blobs` can divide splits.
     limit
         Maximum number of rows.
     versions
-        ``(after, upto)``: read only rows added by versions later than ``after``, up to ``upto``.
+        ``(after, upto)``: read only rows added by versions after ``after`` and up to ``upto``.
     appends_only
-        Skip versions that replaced rows; without it, such a version is an error.
+        Skip versions that replaced rows; otherwise, such a version raises an error.
     timestamp_unit
         Unit of TIMESTAMPs. ``None``: nanoseconds.
     increment
-        Read only the rows of some versions; not with ``versions``.
+        Read only the rows of some versions; cannot be combined with ``versions``.
     """
 
     table: TableName
@@ -98,16 +98,15 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:
-    """A snapshot and its splits; a plain value that can be pickled.
+    """A snapshot and its splits as a plain value, which can be pickled.
 
-    ``schema`` is that of the batches. ``row_count`` counts rows of all splits (without a filter),
-    ``stored_rows`` those before a filter, and ``estimated_size`` the bytes before a filter, as far
-    as the service reports them; with a ``limit`` the splits may hold more rows. ``expires_at`` is
-    in seconds since the epoch. ``filter`` needs the ``hidden`` columns, which are not returned.
-    ``selects``: whether columns were selected; ``columns``: the selection from the stream.
-    ``latest_version`` of the table is 0 if unknown. ``tells_changes``: the last data column holds
-    the kind of change of each row as a word. ``sent`` has text columns as the service sends them,
-    if they are BINARY in ``schema``.
+    ``schema`` is the batches' schema. ``row_count`` counts rows in all splits (if unfiltered),
+    ``stored_rows`` the rows and ``estimated_size`` the bytes before filtering, if the service
+    reports them; with a ``limit``, the splits may have more rows. ``expires_at`` is in seconds
+    since the epoch. ``filter`` needs the ``hidden`` columns, which are not returned. ``selects``:
+    whether columns were selected; ``columns``: those to select from the stream. ``latest_version``
+    of the table is 0 if unknown. ``tells_changes``: the last data column names each row's kind of
+    change. ``sent``, if set, is ``schema`` as the service sends it: text columns not yet BINARY.
     """
 
     table: TableName
@@ -134,12 +133,12 @@ class ReadSession:
 
     @property
     def columns_sent(self) -> TableSchema:
-        """The columns of ``schema`` with the types that the service sends."""
+        """The columns of ``schema``, with the types that the service sends."""
         return self.sent or self.schema
 
     @property
     def prunes(self) -> bool:
-        """Whether the service may filter rows out of a split, so that its row count is unknown."""
+        """Whether the service may filter rows of a split, which makes its row count unknown."""
         return self.filter is not None and bool(self.filter.predicate)
 
     def __repr__(self) -> str:

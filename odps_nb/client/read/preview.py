@@ -1,4 +1,4 @@
-"""Reads the first rows of a table without a session (``docs/protocol.md`` section 3.4)."""
+"""Reads a table's first rows without a session (``docs/protocol.md`` section 3.4)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def fetch_preview(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
-    """Return the first rows of a table; one request, retried as a whole.
+    """Return a table's first rows; sends one request, which is retried as a whole.
 
-    No rows may mean that the partition does not exist, which the service does not report. The
-    stream is checked against the ``columns`` of the table; CHAR padding is removed only if they are
-    known. ``shown`` has the same columns, with text as BINARY if it is requested as bytes.
+    If there are no rows, the partition may not exist, which the service does not report. The stream
+    is checked against the table's ``columns``; CHAR padding is removed only if these are known.
+    ``shown`` has the same columns, but with BINARY in place of text that is requested as bytes.
     """
     if request.limit is None:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Reads the rows of one split, and resumes a broken stream at the exact row."""
+"""Reads one split's rows, and resumes a broken stream at the next unread row."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How text is returned in one stream of rows."""
+    """How text is returned in a stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
-    """Columns of the result, with text as BINARY if requested as bytes. ``None``: unknown."""
+    """Columns of the result, with BINARY in place of text requested as bytes. ``None``: unknown."""
     place: Callable[[int], tuple[str, int]]
-    """Names a row of the stream for an error, as text and as a number."""
+    """Returns a row's position for error messages, as text and as a number."""
     stripped: tuple[Column, ...] = ()
-    """Columns with their types in the stream, whose CHAR values lose trailing blanks."""
+    """Columns whose CHAR values lose trailing blanks, with their types in the stream."""
 
 
 def rows_of(split: Split) -> int | None:
-    """Return the number of rows of a split, if the split states it."""
+    """Return a split's number of rows; ``None`` if the split does not state it."""
     return split.count if isinstance(split, RowRangeSplit) else None
 
 
 class ResumableRowStream:
-    """Iterates over batches from ``start`` to the end; reopens the stream after a failure.
+    """The batches from row ``start`` to the end; after a failure, the stream is reopened.
 
     Parameters
     ----------
     request_at
-        Makes the request for the rows from a given row number on.
+        Returns the request for the rows from a given row number on.
     what
-        Names the rows in notes and events.
+        Description of the rows for notes and events.
     start, expected
-        First row, numbered as in ``request_at``, and the row at which it must end, if known.
+        First row, and the row at which the stream must end if known, numbered as for the request.
     columns
-        Columns of the session; every stream is checked against them. ``None``: unknown.
+        Columns of the session; every stream is checked against them. ``None``: no check.
     select
-        Columns to return, in this order; empty for those of the session in their order. With a
-        selection, a stream may have additional columns.
+        Columns to return, in this order; empty for the session's columns. With a selection, streams
+        may have additional columns.
     label, part
-        Name of the split for the tracker, and whether other streams read other rows of it.
+        Name of the split in the tracker, and whether this stream reads only part of it.
     concurrency
-        Shared with concurrent readers; lowered when the service answers 429.
+        Limit shared with concurrent readers; lowered when the service responds with 429.
     unit
-        Unit of TIMESTAMPs that arrive as ``struct<sec, nano>``.
+        Unit for TIMESTAMPs that arrive as ``struct<sec, nano>``.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class ResumableRowStream:
         self._columns, self._select = columns, tuple(select)
         self._start, self._expected = start, expected
         self.row: int = start
-        """The next row: all rows before it have been returned."""
+        """The next row to return; all rows before it were returned."""
         self._what, self._label, self._cancel = what, label, cancel
         self._tracker = tracker or ProgressTracker("read", what)
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._text, self._unit, self._unprotected = text, unit, False
-        self._types: tuple[pa.DataType, ...] = ()  # of the selected columns
-        self._chars: CharColumns = ()  # of the selected columns
+        self._types: tuple[pa.DataType, ...] = ()  # types of the selected columns
+        self._chars: CharColumns = ()  # the selected CHAR columns
         self._stream: RowStream | None = None
-        self._response: HttpResponse | None = None  # of the open stream
+        self._response: HttpResponse | None = None  # response of the open stream
         self._schema: pa.Schema | None = None
         self._places: tuple[int, ...] | None = (
-            None  # of the columns to return; None: all, in the order of the stream
+            None  # indexes of the columns to return; None: all, in stream order
         )
         self._rows_of_last = 0
         self._decoded_bytes = 0
@@ -116,7 +116,7 @@ class ResumableRowStream:
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the batches; leaving early closes the connection.
 
-        Without ``fits``, a column with text that is not UTF-8 is returned as binary, for `fit`.
+        Unless ``fits``, columns with text that is not UTF-8 are returned as binary, for `fit`.
         """
         with self._attempts, self._tracker.metered(self._arriving):
             try:
@@ -131,9 +131,9 @@ class ResumableRowStream:
     def fit(
         self, batch: pa.RecordBatch, row: Callable[[int], int] = lambda number: number
     ) -> pa.RecordBatch:
-        """Return the last batch, or some of its rows and leading columns, with text converted.
+        """Convert the text in the last batch, or in some of its rows and leading columns.
 
-        ``row`` maps a row of ``batch`` to its row in the last batch.
+        ``row`` maps a row number in ``batch`` to the row number in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -146,11 +146,11 @@ class ResumableRowStream:
         return stripped(fitted, self._chars)
 
     def uncount(self, rows: int) -> None:
-        """Subtract rows that the filter dropped from the progress."""
+        """Subtract rows that the filter dropped from the progress counts."""
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
-        """Close the connection if the service refuses other readers; `batches` reopens it later."""
+        """Close the connection if the service throttles other readers; `batches` reopens it."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
@@ -176,7 +176,7 @@ class ResumableRowStream:
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
     def _slow_down(self, concurrency: AdaptiveConcurrency) -> None:
-        """Give way to readers that make progress; the deadline counts from their last rows."""
+        """Lower the shared limit; restart the deadline if other readers have made progress."""
         concurrency.refused()
         before, self._items_seen = self._items_seen, concurrency.items
         if self._items_seen > before:
@@ -290,11 +290,11 @@ def delivered(
     limit: int | None = None,
     max_bytes: int | None = None,
 ) -> Batches:
-    """Return batches one by one, and close their generator at the end.
+    """Return batches one by one; close their generator at the end.
 
-    Stop after ``limit`` rows; without a limit exactly ``rows`` must arrive, if known. Raise before
-    the batches exceed ``max_bytes`` together. During the read, the tracker counts the arriving
-    rows of all splits; at the end it is set to the number of rows returned.
+    Stops after ``limit`` rows; without a limit, raises unless exactly ``rows`` arrive, if known.
+    Raises before all batches together exceed ``max_bytes``. During the read, the tracker counts the
+    rows that arrive in all splits; at the end, it is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -328,14 +328,14 @@ def delivered(
 
 
 def asks_for_micro(error: OdpsNbError) -> bool:
-    """Whether a read in nanoseconds failed because of a time that microseconds may hold."""
+    """Whether a read in nanoseconds failed because of a time that may fit microseconds."""
     if isinstance(error, InvalidRequestError):
         return is_time_overflow(f"{error.code} {error.message}")
     return isinstance(error, FarTimeError)
 
 
 def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
-    """Return the error of a read that already used microseconds."""
+    """Return the error for a read that failed although it used microseconds."""
     return ConversionError(
         f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",

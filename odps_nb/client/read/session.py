@@ -1,6 +1,6 @@
-"""Opens read sessions: a snapshot of a table, cut into splits.
+"""Opens read sessions; each is a snapshot of a table, divided into splits.
 
-``docs/protocol.md`` sections 3.1, 3.2, 4.
+See ``docs/protocol.md`` sections 3.1, 3.2 and 4.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
-#: The service refuses smaller splits (live tests of its clients); row ranges have no lower bound.
+#: Minimum split size in bytes (live tests of the service's clients); no limit for row ranges.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-#: Default maximum number of splits: beyond it, splits grow.
+#: Default maximum number of splits; for more data, splits are larger.
 DEFAULT_SPLITS = 100_000
-#: Maximum number that the caller may request: each is a value here, and a task in Spark's driver.
+#: Maximum ``splits=`` of a caller: each split is a value here, and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -74,11 +74,11 @@ def open_read_session(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> ReadSession:
-    """Open a read session: a snapshot of the table, cut into splits.
+    """Open a read session: a snapshot of the table, divided into splits.
 
-    Without a filter, rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`).
-    With one, the service cuts (`SplitMode.SIZE`), unless it cannot make splits so small.
-    If the service refuses one mode for the table, the other is tried.
+    Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
+    With one, the service divides them (`SplitMode.SIZE`), unless it cannot make splits so small.
+    If the service refuses one mode for the table, the other is used.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:
@@ -109,7 +109,7 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
         data_columns=columns.data,
         partition_columns=columns.parts,
         partitions=plan.partitions,
-        # the effect of a predicate on an incremental read is unknown
+        # a predicate's effect on an incremental read is unknown
         filter_predicate=columns.filter.predicate if columns.filter and not increment else "",
         filter_fallback=columns.filter is not None,  # the client filters rows in any case
         **_split_options(plan, prunes=bool(columns.filter and columns.filter.predicate)),
@@ -140,10 +140,10 @@ def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessi
 
 
 def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSession:
-    """Return the request with row ranges in place of sizes, or the reverse.
+    """Return the request with row ranges in place of sizes, or vice versa.
 
     BLOB tables support only ranges (vendor's manual). Tables with a primary key may support only
-    sizes: the Java SDK reads them that way.
+    sizes, which the Java SDK uses for them.
     """
     if request.split_mode is SplitMode.SIZE:
         return replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=DEFAULT_SPLIT_ROWS)
@@ -152,7 +152,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh the session of this plan: same rows, same splits, or `SessionExpiredError`."""
+    """Refresh a plan's session: same rows and splits, or `SessionExpiredError`."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
@@ -178,7 +178,7 @@ def _ask(
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
 ) -> ReadSessionAnswer:
-    """Create a session and wait until it can be read."""
+    """Create a session and wait until it is ready to read."""
     if tracker is not None:
         tracker.phase(Phase.CREATING)
     attempts = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
@@ -215,7 +215,7 @@ def _awaited(
 
 
 def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
-    """Return the answer if the session is ready to read; raise otherwise."""
+    """Return the response if the session is ready to read; otherwise raise."""
     if answer.status is SessionStatus.NORMAL:
         return answer
     reason = answer.message or "no reason given"
@@ -284,7 +284,7 @@ def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit,
 
 
 def _is_free(plan: ReadPlan) -> bool:
-    """Whether the plan leaves the number of splits open."""
+    """Whether the plan lets the client choose the number of splits."""
     return plan.splits is None and plan.split_bytes is None
 
 
@@ -299,10 +299,10 @@ def _bearable(splits: int) -> int:
 
 
 def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
-    """Return the session with at most ``rows`` rows per split, if it reads a BLOB column.
+    """Return the session, with at most ``rows`` rows per split if it reads a BLOB column.
 
-    The service's estimate counts the 36 bytes of a reference, not the blob. Splits that are not
-    row ranges stay unchanged.
+    The service's size estimate counts the 36 bytes of a reference, not the blob. If some splits
+    are not row ranges, the session is unchanged.
     """
     ranges = [split for split in session.splits if isinstance(split, RowRangeSplit)]
     blobs = any(has_blob(column.type) for column in session.schema)
@@ -316,7 +316,7 @@ def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
 
 
 def plan_ranges(rows: int, splits: int) -> tuple[RowRangeSplit, ...]:
-    """Cut ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by at most one."""
+    """Divide ``[0, rows)`` into at most ``splits`` ranges whose lengths differ by at most 1."""
     count = max(1, min(rows, splits)) if rows else 0
     bounds = [rows * n // count for n in range(count + 1)] if count else [0]
     return tuple(RowRangeSplit(low, high - low) for low, high in itertools.pairwise(bounds))

@@ -1,6 +1,6 @@
-"""Chooses the sizes of the requests of a read: splits, pieces of splits, batches.
+"""Chooses the sizes of a read's requests: splits, pieces of splits, and batches.
 
-Half of the byte budget is for finished batches, half for those that workers are reading.
+Half of the byte budget is for finished batches, the other half for those that workers are reading.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
 READ_WORKERS = 16
-"""Splits read concurrently; networks that are slow per connection need this many."""
+"""Number of splits to read concurrently; networks with slow connections need this many."""
 WHOLE_BATCH_BYTES = 2 * 2**20
-"""Smallest batch in bytes when many splits are read concurrently."""
+"""Minimum bytes of a batch when many splits are read concurrently."""
 PIECE_BYTES = 8 * 2**20
-"""Smallest piece of a split in bytes."""
+"""Minimum bytes of a piece of a split."""
 FEW_BYTES = 16
-"""Assumed bytes of a variable-length value."""
+"""Assumed bytes of each variable-length value."""
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read concurrently, so that a batch of each fits the budget."""
+    """Return how many splits to read concurrently, so that one batch of each fits the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
-    """Return the size of a piece in bytes, so that one per worker fits into the budget.
+    """Return the bytes of a piece, so that one piece per worker fits into the budget.
 
     With a single worker, splits stay whole, because extra requests would only add overhead.
     """
@@ -42,11 +42,11 @@ def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
 
 
 def row_bytes(session: ReadSession) -> float | None:
-    """Estimate the bytes of a row before the first ones have arrived."""
+    """Estimate the bytes per row before any rows have arrived; ``None`` if unknown."""
     if not session.row_count or session.estimated_size is None or session.limit is not None:
-        return None  # the service estimates all rows, not those within a limit
+        return None  # the service's estimate is for all rows, without the limit
     estimate = session.estimated_size / session.row_count
-    # It may not include all columns either, and pieces that are too small cost time.
+    # The service may estimate unselected columns, too, and pieces that are too small cost time.
     return min(estimate, _width(session)) if session.selects else estimate
 
 
@@ -55,12 +55,12 @@ def _width(session: ReadSession) -> int:
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:
-    """Return the bytes of a batch: half the budget for finished ones, half for one per worker."""
+    """Return the bytes of a batch, so that one per worker fits into half of the budget."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
 
 
 def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Return the row limit of a batch, if it must be below the service's smallest byte limit."""
+    """Return a batch's row limit, which is lower if the service's byte limits are too high."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
@@ -69,16 +69,16 @@ def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
 
 
 def batch_bound(size: int) -> int:
-    """Return the nearest batch limit in bytes that the service supports; 0 means no limit."""
+    """Return the closest batch limit that the service supports, in bytes; 0 for no limit."""
     return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
 
 
 class PieceRanges:
-    """Cuts each split into pieces of about ``size`` bytes of Arrow data, one request each.
+    """Divides each split into pieces of about ``size`` bytes of Arrow data, one per request.
 
-    Pieces are cut during the iteration, by the bytes of the rows so far; an index split stays
-    whole, because only the service can cut it. ``row_bytes`` is a first estimate; if ``None``,
-    nothing is cut before rows have arrived.
+    Pieces are chosen during the iteration, by the size of the rows that have arrived. Index splits
+    stay whole, because only the service can divide them. ``row_bytes`` is a first estimate; if
+    ``None``, splits stay whole until rows have arrived.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class PieceRanges:
         self._rows = self._bytes = 0
 
     def record(self, batch: pa.RecordBatch) -> int:
-        """Use a batch to estimate bytes per row; return its size in bytes."""
+        """Use a batch to estimate the bytes per row; return the batch's size in bytes."""
         size = int(batch.nbytes)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
         return size

@@ -1,6 +1,6 @@
-"""Reads the rows of a session: one split, or all of them (``docs/protocol.md`` sections 3.3, 4).
+"""Reads a session's rows: one split, or all splits (``docs/protocol.md`` sections 3.3, 4).
 
-A broken split resumes at the exact row. An expired session is an error, because a new session
+A broken split resumes at the next unread row. An expired session raises, because a new session
 would be another snapshot.
 """
 
@@ -37,7 +37,7 @@ from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 ALL_ROWS = 2**32 - 1
-"""Value of ``Count`` for all rows, as the C++ client sends it."""
+"""Value of ``Count`` that requests all rows, as in the C++ client."""
 
 
 def iter_split(
@@ -56,24 +56,24 @@ def iter_split(
     concurrency: AdaptiveConcurrency | None = None,
     part_of: Split | None = None,
 ) -> SplitRows:
-    """Iterate over the batches of one split; closing the iterator closes its connection.
+    """Iterate over one split's batches; closing the iterator closes its connection.
 
-    The iteration ends normally only if the stream was complete: end marker, end of the HTTP body,
-    and the number of rows if known.
+    The iteration ends without an error only if the stream was complete: it had an end marker, the
+    HTTP body's end, and the expected number of rows if known.
 
     Parameters
     ----------
     columns
-        Selected columns of the session, in the order to return; empty for all of them.
+        Session columns to return, in this order; empty for all of them.
     skip_rows
         Number of rows at the start of the split to skip.
     max_batch_bytes
-        Maximum bytes of a batch, 0 for no limit; rounded to the service's range of 1 to 256 MiB.
+        Maximum bytes of a batch, 0 for no limit; adjusted to the service's range of 1 to 256 MiB.
     keeper
-        Refreshes the session for several splits, in a separate thread; its owner closes it.
-        Without one, the split refreshes the session itself, between two batches.
+        Refreshes the session for several splits in a separate thread; its owner closes it. Without
+        a keeper, the split refreshes the session itself between two batches.
     part_of
-        The split of the session to which this piece belongs, for progress.
+        The session's split that contains this piece, for progress.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -116,7 +116,7 @@ def iter_split(
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
-    """Return where a row of a split is: its number in the session, if known."""
+    """Return the position of a split's row: its number in the session if that is known."""
     if isinstance(split, RowRangeSplit) and not session.prunes:
         return f"row {split.offset + row} of {session.table}", split.offset + row
     return f"row {row} of {split} of {session.table}", row
@@ -131,7 +131,7 @@ def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
 
 
 def _hidden(session: ReadSession, shown: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the filter needs in addition to those returned."""
+    """Return the columns that the filter needs but that are not returned."""
     if session.filter is None:
         return ()
     folded = {name.casefold() for name in shown}
@@ -152,7 +152,7 @@ def _read_from(
     if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
-        # It is unknown whether ranges number stored or filtered rows: the last range has no end.
+        # The service may number stored or filtered rows, so request the last range without an end.
         request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
@@ -171,20 +171,20 @@ def iter_batches(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Iterate over the batches of all splits, read concurrently.
+    """Iterate over the batches of all splits, which are read concurrently.
 
     Parameters
     ----------
     limit
-        Maximum number of rows. ``None``: the limit of the session.
+        Maximum number of rows. Default: the session's limit.
     ordered
-        Whether to return batches in the order of the splits, or as they arrive.
+        Whether to return batches in split order, or as they arrive.
     workers
         Number of splits to read concurrently. Default: 16, or 8 if ``read_ahead`` is below 64 MiB.
     read_ahead
         Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
-        Maximum bytes of all batches together; exceeding it is an error.
+        Maximum total bytes of all batches; exceeding it raises.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
@@ -194,8 +194,8 @@ def iter_batches(
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     if workers is None and storage.is_here:
-        # One connection to a service on this machine keeps a processor busy: more connections
-        # would add requests and threads, but no speed.
+        # One connection to a service on this machine keeps a processor busy, so more would only add
+        # requests and threads.
         workers = 1
     lanes = lanes_for(workers, ahead)
     pieces = PieceRanges(
@@ -249,7 +249,7 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 class SplitRows:
-    """Batches of one split; refreshes the session at each, and while the consumer waits."""
+    """A split's batches; refreshes the session at each batch, and while the consumer waits."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class SplitRows:
         self._batches = rows.batches(fits=False)
         self._begun = False
         self.row: int = 0
-        """Row of the split at which the last batch began, before the filter."""
+        """Row of the split, before filtering, at which the last batch began."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -272,7 +272,7 @@ class SplitRows:
     def __next__(self) -> pa.RecordBatch:
         try:
             while True:
-                if self._begun:  # opening a stream refreshes the session itself
+                if self._begun:  # opening a stream refreshes the session
                     self._look_after()
                 self._begun = True
                 batch = next(self._batches)
@@ -285,9 +285,9 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the filter keeps; text of dropped rows may be invalid.
+        """Return the rows that pass the filter; invalid text in other rows raises no error.
 
-        The service skips only whole blocks of rows, so each row is tested.
+        The service skips only whole blocks of rows, so every row is tested here.
         """
         found = self._filter
         if found is None:
@@ -297,7 +297,7 @@ class SplitRows:
         return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
-        """Keep the session alive; close the connection if the service refuses others."""
+        """Keep the session alive; close the connection if the service throttles other readers."""
         self._look_after()
         self._rows.rest()
 
@@ -306,15 +306,15 @@ class SplitRows:
         self._batches.close()
 
 
-# -- rows from a given place ---------------------------------------------------------------------
+# -- rows from a given position ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Position of a batch: the number of its split, and its first row there before the filter.
+    """Position of a batch: the index of its split, and its first row there before filtering.
 
-    Filtered rows have no numbers. The service counts rows of a split the same way when a broken
-    stream resumes (``docs/protocol.md`` section 3.3).
+    Rows that passed a filter have no numbers. The service counts a split's rows in the same way
+    when a broken stream resumes (``docs/protocol.md`` section 3.3).
     """
 
     split: int = 0
@@ -334,10 +334,10 @@ def iter_placed(
     read_ahead: int,
     cancel: CancelToken | None = None,
 ) -> Generator[Placed, None, None]:
-    """Iterate over all rows from a position on, each batch with its own position.
+    """Iterate over all rows from a position on; each batch is returned with its own position.
 
-    Nothing before the position is read: neither earlier splits, nor earlier rows of its split.
-    The limit of the session is ignored.
+    Nothing before the position is read: neither earlier splits nor earlier rows of its split. The
+    session's limit is ignored.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)
@@ -372,7 +372,7 @@ def iter_placed(
 
 
 class _PlacedRows:
-    """Batches of one split with their positions; delegates `rest` and `close` to the split."""
+    """A split's batches with their positions; `rest` and `close` are passed on to the split."""
 
     def __init__(self, rows: SplitRows, split: int) -> None:
         self._rows, self._split = rows, split
@@ -385,7 +385,7 @@ class _PlacedRows:
         return RowPlace(self._split, self._rows.row), batch
 
     def rest(self) -> None:
-        """Do the periodic work of the split while one of its batches waits."""
+        """Do the split's periodic work while a batch waits to be consumed."""
         self._rows.rest()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Checks that the columns of an Arrow stream are those of its session.
+"""Checks that an Arrow stream has the columns of its session.
 
-Every Arrow type that services are known to send for a MaxCompute type is accepted, after
-`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
+For each MaxCompute type, all Arrow types are accepted that services are known to send, after
+conversion by `odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SHOWN = 120
 def find_columns(
     stream: pa.Schema, columns: Sequence[Column], *, may_have_more: bool = False
 ) -> tuple[int, ...]:
-    """Return the index of each session column in its stream.
+    """Return each session column's index in the stream.
 
     Order, case of names, nullability and metadata may differ. Types are compared by kind of value,
-    including nested types: time units, precisions and offset widths may differ, too.
+    even in nested types: time units, precisions and offset widths may also differ.
 
     Parameters
     ----------
     may_have_more
-        Whether additional columns are allowed, because the caller selects those it knows.
+        Allow additional columns in the stream, because the caller selects columns.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Make the error for columns that differ from the session's; a retry would not help."""
+    """Return an error for columns that differ from the session's; it will not be retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error
@@ -144,7 +144,7 @@ _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
     TypeCode.TIMESTAMP_NTZ: _TIME,
     TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp),
     TypeCode.INTERVAL_YEAR_MONTH: (pt.is_int32, pt.is_int64),
-    # no source documents these types, and an unknown type is not damage
+    # no source documents these types, so any Arrow type is accepted
     **dict.fromkeys(
         (TypeCode.VARIANT, TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
         (lambda _: True,),

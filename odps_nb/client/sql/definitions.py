@@ -1,8 +1,8 @@
 """Creates, empties and drops tables and partitions through SQL instances.
 
-The statements and task names are those of the stock pyodps (``odps/models/table.py`` and
-``partitions.py``). No user input reaches SQL unchecked: names are validated and back-quoted, texts
-are escaped, types are written from the type tree.
+The statements and task names are those of pyodps (``odps/models/table.py`` and
+``partitions.py``). User input is never inserted unchecked: names are validated and back-quoted,
+texts escaped, and types formatted from the type tree.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _WRITE_BUCKETS = "write.bucket.num"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """Options of a new table in addition to its columns.
+    """Options of a new table, apart from its columns.
 
     Parameters
     ----------
     primary_key
-        Names of the key columns; they become ``not null``.
+        Names of the primary key columns, which become ``not null``.
     properties
-        Table properties; `create_table_sql` adds those that a BLOB or a key needs.
+        Table properties. `create_table_sql` adds those required for BLOBs or a primary key.
     lifecycle
-        Days after which the service drops a table or partition that has not changed.
+        Days without change after which the service drops the table or partition.
     cluster_by, buckets
-        Columns to hash rows by, and the number of buckets. With a primary key, ``buckets`` alone
-        is the number of write buckets.
+        Columns whose hash selects a row's bucket, and the number of buckets. For a primary-key
+        table, ``buckets`` may be passed alone: the number of write buckets.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class TableOptions:
 
 
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
-    """Return the ``CREATE TABLE`` text."""
+    """Return the ``CREATE TABLE`` statement."""
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is not a partition column")
     _check_names(table, schema.all_columns)
@@ -104,20 +104,20 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # the only level, without a comment
+    if first.generated is not None:  # then it is the only level, and has no comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
 
 def settings_of(schema: TableSchema) -> dict[str, str]:
-    """Return the SQL settings that the columns of the table require."""
+    """Return the SQL settings that the table's column types require."""
     settings = dict(BLOB_TABLE_SETTINGS) if _has_blobs(schema) else {}
     if any(has_any(column.type, (TypeCode.VECTOR,)) for column in schema.columns):
         settings |= _VECTOR_SETTINGS
     return settings | decimal_settings(schema)
 
 
-# From pyodps' live tests (test_tables.py: test_vector_index_info).
+# From pyodps' tests against the live service (test_tables.py: test_vector_index_info).
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
@@ -126,7 +126,7 @@ def _has_blobs(schema: TableSchema) -> bool:
 
 
 def quoted(table: TableName) -> str:
-    """Return the back-quoted name for SQL text; its parts were checked when the name was made."""
+    """Return a table's back-quoted name for SQL; `TableName` has validated its parts."""
     return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
 
 
@@ -150,7 +150,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Merge the caller's properties with the required ones (live tests of pyodps and of C++)."""
+    """Add the required properties to the caller's (from live tests of pyodps and the C++ SDK)."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed |= _TRANSACTIONAL
@@ -169,7 +169,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return the names of comparable data columns, spelled as in the schema."""
+    """Return column names as spelled in the schema; raise unless these columns can be keys."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:
@@ -205,7 +205,7 @@ def _check_types(schema: TableSchema) -> None:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could contain any SQL
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could inject SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",
@@ -256,18 +256,18 @@ def create_table(
     schema: TableSchema,
     options: TableOptions = TableOptions(),
 ) -> None:
-    """Create a table; raise `ArgumentError` for an invalid definition, without a request."""
+    """Create a table; for an invalid definition, raise `ArgumentError` without a request."""
     sql = create_table_sql(table, schema, options)
     _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
 
 
 def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
-    """Drop a table with its rows."""
+    """Drop a table and its rows."""
     _run(storage, table, f"drop table {_if(if_exists)}{quoted(table)};", "SQLDropTableTask")
 
 
 def truncate_table(storage: StorageClient, table: TableName, partition: PartitionSpec) -> None:
-    """Delete all rows of a table, or of a partition if one is given."""
+    """Delete all rows of a table, or of one partition if the spec is not empty."""
     where = f" {_partition(partition)}" if partition.items else ""
     _run(storage, table, f"truncate table {quoted(table)}{where};", "SQLTruncateTableTask")
 
@@ -284,12 +284,12 @@ def add_partition(
 def drop_partition(
     storage: StorageClient, table: TableName, partition: PartitionSpec, *, if_exists: bool
 ) -> None:
-    """Drop a partition with its rows."""
+    """Drop a partition and its rows."""
     sql = f"alter table {quoted(table)} drop {_if(if_exists)}{_partition(partition)};"
     _run(storage, table, sql, "SQLDropPartitionTask")
 
 
-def _if(exists: bool) -> str:  # noqa: FBT001  the caller's own option
+def _if(exists: bool) -> str:  # noqa: FBT001  named at each call
     return "if exists " if exists else ""
 
 

@@ -1,4 +1,4 @@
-"""SQL instances: submit, wait, cancel (``docs/protocol.md`` section 9.3)."""
+"""Submits, awaits and cancels SQL instances (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: The setting that states the time zone of a statement (the stock client sends it, too).
+#: Name of the setting for a statement's time zone (pyodps sends it, too).
 SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query; ``is_over`` if it had already finished when the server responded.
+    """A submitted query; ``is_over`` if it had finished when the server confirmed it.
 
-    ``sql`` is the text that was sent; ``settings`` are those at its beginning or sent with it.
+    ``sql`` is the text that was sent; ``settings`` were sent with it or precede it in the text.
     """
 
     project: str
@@ -66,7 +66,7 @@ class SqlInstance:
 
     @property
     def title(self) -> str:
-        """The query in one line, for a caption."""
+        """The query's text in one line, shortened for captions."""
         return shorten(" ".join(self.sql.split()), 80)
 
 
@@ -80,11 +80,11 @@ def submit_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
-    """Start a query and return at once.
+    """Start a query and return immediately.
 
-    The job has its own id (``<Guid>``), so it is sent again after a lost response, but runs once.
-    It runs in the time zone of the profile, unless ``settings`` or ``SET`` statements at the
-    beginning of the text name another.
+    The request has a unique id (``<Guid>``), so after a lost response it can be sent again without
+    running the query twice. The query runs in the profile's time zone, unless ``settings`` or
+    ``SET`` statements at the beginning of the text set another.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -123,7 +123,7 @@ def submit_sql(
 
 
 def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
-    """Return a job that any process submitted earlier; two requests."""
+    """Return a job that any process submitted earlier; sends two requests."""
     if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id.strip()):
         raise ArgumentError(
             f"{instance_id!r:.80} is not the id of an instance",
@@ -141,7 +141,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         raise
     try:
         sql = storage.control(GetInstanceSource(project=project, instance_id=name))
-    except ServiceError as error:  # the text is only displayed
+    except ServiceError as error:  # the text is needed only for display
         _log.info("the text of instance %s is unknown: %s", name, error)
         sql = ""
     return SqlInstance(
@@ -154,9 +154,9 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
 
 
 def fetch_status(storage: StorageClient, instance: SqlInstance) -> str:
-    """Return the state of a job in lower case; one request.
+    """Return a job's state in lower case; sends one request.
 
-    It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or ``cancelled``.
+    States are ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed``, ``cancelled``.
     """
     request = GetTaskStatus(project=instance.project, instance_id=instance.instance_id)
     return _state(storage.control(request))
@@ -182,7 +182,7 @@ def wait_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Wait until the query has succeeded; a time-out (in seconds) does not stop it."""
+    """Wait for the query to succeed; after ``timeout`` seconds, raise but let it run."""
     if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
@@ -199,7 +199,7 @@ def _ends(
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
 ) -> bool:
-    """Wait until the query is over; return ``False`` if it still runs after ``timeout`` seconds."""
+    """Wait until the query ends; return ``False`` if it still runs after ``timeout`` seconds."""
     if instance.is_over:
         return True
     cancel = cancel or CancelToken()
@@ -238,7 +238,7 @@ def _find_failure(
 
 
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
-# Queries that projects refuse by default, and how to allow them (``docs/protocol.md`` section 8.6).
+# Queries that projects refuse by default, and hints to allow them (``docs/protocol.md`` 8.6).
 _REFUSED = {
     "is full scan with all partitions": "name partitions in the condition, or allow it by "
     "set odps.sql.allow.fullscan=true; above the query",
@@ -250,15 +250,15 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # as in the response to a REST request
+    if error.code in _MISSING:  # as a REST request would raise
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
-    elif _NO_PARTITION.search(error.message):  # the service has no specific code for it
+    elif _NO_PARTITION.search(error.message):  # the service has no code for it
         error = NotFoundError(
             error.message,
             code="NoSuchPartition",
             hint="check the partition; table.partitions() lists those that exist",
         )
-    elif "already exist" in error.message:  # the service has no specific code for it
+    elif "already exist" in error.message:  # the service has no code for it
         of_table = "partition already exist" not in error.message.lower()
         error = ConflictError(
             error.message,
@@ -283,7 +283,7 @@ def run_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
-    """Submit a query and wait for its success; leaving the wait early cancels the query."""
+    """Submit a query and wait until it succeeds; cancel it if the wait ends early."""
     instance = submit_sql(
         storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
     )
@@ -310,7 +310,7 @@ def run_sql(
 def _cancelled_late(
     storage: StorageClient, instance: SqlInstance, timeout: float | None
 ) -> RequestTimeoutError:
-    """Cancel a query after its time-out; return the error that reports the time-out."""
+    """Cancel a query after its time-out; return the error to raise."""
     done = stop_quietly(storage, instance)
     error = RequestTimeoutError(
         f"the query did not end within {timeout:g} s and "
@@ -325,21 +325,21 @@ def _cancelled_late(
 
 
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
-    """Cancel a query on the service; no effect on one that has ended."""
+    """Cancel a query on the service; no effect if it has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
     try:
         storage.control(request)
     except ConflictError as error:
-        if error.code != "InvalidStateSetting":  # this code means that it has ended
+        if error.code != "InvalidStateSetting":  # this code means that the query has ended
             raise
 
 
 def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
-    """Cancel a query while another error is being raised; return whether that succeeded."""
+    """Cancel a query while another error is raised; return whether it was cancelled."""
     try:
         cancel_sql(storage, instance)
     except OdpsNbError as error:
-        # The user must see the interrupt that led here, so this error is only logged.
+        # Only log this error, because the user must see the one that led here.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
@@ -348,7 +348,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
 def estimate_sql(
     storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
 ) -> SqlCost:
-    """Return the service's estimate for a query; leaving the wait early stops it."""
+    """Return the service's cost estimate for a query; cancel it if the wait ends early."""
     instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
     try:
         wait_sql(storage, instance, cancel=storage.operation())
@@ -364,14 +364,14 @@ def estimate_sql(
     return SqlCost.decode(tasks[0].text)
 
 
-_MOST = 100  # maximum characters of the line to show
+_MOST = 100  # maximum characters of the displayed line
 _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 
 
 def excerpt(sql: str, message: str) -> str | None:
-    """Return the line that an error names, with a caret below the place, or ``None``.
+    """Return the line at an error's position, with a caret below it, or ``None``.
 
-    The service counts lines and columns from 1, and reports ``[1,1]`` if it knows no place.
+    The service counts lines and columns from 1; ``[1,1]`` means that it knows no position.
 
     Examples
     --------

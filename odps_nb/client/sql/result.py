@@ -1,6 +1,6 @@
-"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
+"""Reads a SQL instance's result over the Storage API (``docs/protocol.md`` section 3.14).
 
-Also finds the web page of an instance.
+Also builds the address of an instance's web page.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 PAGE_ROWS = 100_000
 _NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"
-"""Error code for an instance that is not a query (known from the stock client)."""
+"""Error code for an instance that is not a query (from pyodps)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over the result of a query; the server keeps it for a day.
+    """A Storage API session over a query's result; the server keeps it for a day.
 
-    ``limited``: the service returns only the first `LIMITED_RESULT_ROWS` rows.
+    ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows.
     """
 
     project: str
@@ -79,15 +79,15 @@ class ResultSession:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the result may have more rows than the session returns."""
+        """Whether the result may have more rows than the session can return."""
         return self.limited and self.row_count >= LIMITED_RESULT_ROWS
 
     def shown(self, text: TextOptions) -> TableSchema:
-        """Return the columns as a read with these options returns them."""
+        """Return the schema of the rows that a read with these options returns."""
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Raise if more rows are requested (``None``: all) than this session is sure to have."""
+        """Raise if this session may have fewer rows than requested (``None``: all)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
@@ -106,11 +106,11 @@ def open_result(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> ResultSession:
-    """Open the rows of a query that has succeeded; waits while the service prepares them.
+    """Open a session over a successful query's rows, and wait until it is ready.
 
     A statement without rows, such as ``create table``, has a result without columns. If the key
-    may not read all rows, as in a project with protected data, the session is limited (pyodps:
-    ``Instance.open_reader``).
+    may not read all rows, as in a project with protected data, the session is limited (as in
+    pyodps' ``Instance.open_reader``).
     """
     ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
     limited = False
@@ -185,12 +185,12 @@ def iter_result(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over the rows in order; a broken stream resumes at the exact row.
+    """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
-    A result is cut into pages of at most ``page_rows`` rows; ``workers`` of them (default: 8) are
-    read concurrently. Up to ``read_ahead`` bytes of batches wait for the consumer; each worker may
-    hold one more batch, whose size the service decides. Leaving the iterator early closes its
-    connections.
+    The result is read in pages of at most ``page_rows`` rows, ``workers`` of them (default: 8)
+    concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in addition, each
+    worker may hold one batch, whose size the service chooses. Leaving the iterator early closes
+    its connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))
@@ -230,7 +230,7 @@ def iter_result_rows(
     unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over a range of rows: one request, resumed at the exact row after a break."""
+    """Iterate over a range of rows with one request; resume at the next row after a break."""
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 
@@ -277,17 +277,17 @@ def _request(
     )
 
 
-# -- the page of an instance ----------------------------------------------------------------------
-# Built as in the stock clients: ``GET /webconsole/host`` names the console, below the REST
-# endpoint, and pyodps 0.13 appends region, endpoint, project and instance. The older Logview is not
-# used: the token in its address would open the job to every reader of the saved notebook.
+# -- the web page of an instance ------------------------------------------------------------------
+# The address is built as in pyodps 0.13: ``GET /webconsole/host``, below the REST endpoint, returns
+# the console's address, to which region, endpoint, project and instance are added. The older
+# Logview is not used: its token would open the job to every reader of a saved notebook.
 
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the console for the region, or ``None``. Sends one request."""
+    """Return the address of the region's console, or ``None``; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)
@@ -296,14 +296,14 @@ def console_of(storage: StorageClient) -> str | None:
         return None
     try:
         _, body = storage.rest(rest_request("/webconsole/host", scope=Scope()))
-    except OdpsNbError:  # continue without a link
+    except OdpsNbError:  # the link is optional
         return None
     console = body[:1000].decode("utf-8", "replace").strip().rstrip("/")
     return f"{console}/{quote(region)}" if _CONSOLE.fullmatch(console) else None
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's page, which asks for a login."""
+    """Return the address of an instance's page, which requires a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

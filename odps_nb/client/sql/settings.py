@@ -1,7 +1,7 @@
-"""Settings of a query: those of its schema, and the ``SET`` statements at its beginning.
+"""Settings of a query: those for its schema, and the ``SET`` statements at its beginning.
 
-They are sent separately from the text. The service ignores ``SET`` in the text of a job (vendor's
-manual, *Set an SQL flag*); its console and DataWorks remove it, too.
+Settings are sent separately from the text, because the service ignores ``SET`` in it (vendor's
+manual, *Set an SQL flag*). The vendor's console and DataWorks also remove ``SET`` statements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGN
 
 
 def split_settings(sql: str) -> tuple[dict[str, str], str]:
-    """Return the settings at the beginning of a query, and the rest of its text.
+    """Split a query into the settings at its beginning and the rest of its text.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
 
 
 def schema_settings(schema: str) -> dict[str, str]:
-    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
+    """Return the settings for SQL jobs in a schema (``docs/protocol.md`` section 9.2)."""
     return {
         "odps.sql.allow.namespace.schema": "true",
         "odps.namespace.schema": "true",

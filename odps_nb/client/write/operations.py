@@ -1,10 +1,10 @@
-"""Values of a write: its session, its closed streams, the operation of each row, and its uploads.
+"""Values of a write: its session, its closed streams, and each row's operation and upload.
 
-Rows of a primary-key table carry ``__operation`` (int8): 85 upserts a row, 68 deletes it; the last
-row of a key in a stream wins (live tests of the Python SDK: test_delta_table_record_writer).
+Rows of a primary-key table have a column ``__operation`` (int8): 85 upserts the row, 68 deletes it.
+For each key, a stream's last row wins (Python SDK's live test test_delta_table_record_writer).
 
-An upload states its number of rows first, so a part of bounded size is collected before it is
-encoded and sent (``docs/protocol.md`` 5.4, 7.6).
+An upload declares its number of rows first. So rows are collected into parts of limited size, which
+are then encoded and sent (``docs/protocol.md`` 5.4, 7.6).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:
-    """Identifies a write session in another process; can be pickled."""
+    """The data that identifies a write session in any process; can be pickled."""
 
     table: TableName
     session_id: str
@@ -36,7 +36,7 @@ class WriteSessionRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReceipt:
-    """A closed stream, as a commit needs it; can be pickled. ``size`` is in bytes of Arrow."""
+    """A closed stream, as a commit needs it; can be pickled. ``size`` is in bytes of Arrow data."""
 
     stream_id: str
     version: int
@@ -49,9 +49,9 @@ UPSERT, DELETE = ord("U"), ord("D")
 
 
 def takes_operation(schema: WriteSchema) -> bool:
-    """Return whether rows of this stream must have the operation column.
+    """Return whether rows of a stream with this schema must have the operation column.
 
-    The column may be among the system or the data columns; the Python SDK looks in both.
+    The column may be a system or a data column; the Python SDK checks both.
     """
     listed = (*schema.schema.columns, *schema.system_columns)
     return any(column.name == OPERATION for column in listed)
@@ -59,15 +59,15 @@ def takes_operation(schema: WriteSchema) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Adds the operation column to batches of a write; can be pickled."""
+    """Adds the operation column to a write's batches; can be pickled."""
 
     operation: int | None = None
     """`UPSERT` or `DELETE` for all rows. ``None``: append, or upsert if the table has a key."""
     flag: str | None = None
-    """A boolean column of the rows, not of the table; rows in which it is true are deleted."""
+    """Name of a boolean column that is not written; rows in which it is true are deleted."""
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch with the operation column, if the stream has one."""
+        """Return the batch, with the operation column added if the stream has one."""
         if not takes_operation(schema):
             if self.operation is None:
                 return batch
@@ -93,7 +93,7 @@ DEFAULT_PART_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPart:
-    """Rows of one upload."""
+    """The rows of one upload."""
 
     batches: tuple[pa.RecordBatch, ...]
     rows: int
@@ -101,7 +101,7 @@ class RowPart:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> RowPart:
-        """Make a part from batches; count rows and bytes."""
+        """Create a part from batches; count its rows and bytes."""
         held = tuple(batches)
         return cls(
             batches=held,
@@ -110,7 +110,7 @@ class RowPart:
         )
 
     def after(self, rows: int) -> RowPart:
-        """Return the part without its first ``rows`` rows; nothing is copied."""
+        """Return the part without its first ``rows`` rows, without copying data."""
         left, kept = rows, []
         for batch in self.batches:
             if left >= batch.num_rows:
@@ -126,7 +126,7 @@ def iter_parts(
 ) -> Iterator[RowPart]:
     """Group batches into parts of about ``max_bytes`` each; skip batches without rows.
 
-    A part is one Arrow stream, so a new one begins where the unit of a timestamp changes.
+    A part is one Arrow stream, so another part begins where a timestamp's unit changes.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -149,7 +149,7 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Raise if batches differ in more than time units, which each stream declares."""
+    """Raise if batches differ in more than time units, which each stream declares itself."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
@@ -182,7 +182,7 @@ def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class _Sink(io.RawIOBase):
-    """The file object that pyarrow writes to; passes every buffer on."""
+    """The file object that pyarrow writes to; it passes on every buffer."""
 
     def __init__(self, write: Callable[[Any], object]) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class _Sink(io.RawIOBase):
 
 
 def write_ipc(part: RowPart, compression: Compression, write: Callable[[Any], object]) -> None:
-    """Write a part as one complete Arrow IPC stream with compressed buffers."""
+    """Write a part as one complete Arrow IPC stream, whose buffers may be compressed."""
     codec = None if compression is Compression.NONE else compression.value
     options = pa.ipc.IpcWriteOptions(compression=codec)
     sink = pa.PythonFile(_Sink(write), mode="w")

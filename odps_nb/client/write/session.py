@@ -1,7 +1,7 @@
-"""Transactional write sessions (``docs/protocol.md`` sections 3.5 to 3.10, 7).
+"""Transactional write sessions (``docs/protocol.md`` sections 3.5 to 3.10 and 7).
 
-A session that is left without a commit is aborted; after a commit whose response was lost, the
-status of the session is fetched.
+A session that is left without a commit is aborted. If the response to a commit is lost, the
+session's status is fetched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-# An abort must not delay a user who pressed Ctrl-C: two attempts, about ten seconds in all.
+# An abort must not delay a user after Ctrl-C, so it has two attempts, about ten seconds in all.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
 _ABORT_TIMEOUT = 5.0
 
@@ -57,11 +57,11 @@ def open_write_session(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> WriteSession:
-    """Begin a transaction; a context manager that aborts it unless it was committed.
+    """Begin a transaction; the context manager aborts it unless it was committed.
 
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
     the commit replaces the table, the partitions under ``partition``, or those that received rows.
-    ``part_bytes`` is the size of one upload; memory holds one per stream.
+    ``part_bytes`` is the size of one upload; memory holds one upload per stream.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -85,9 +85,9 @@ def open_write_session(
 
 
 class WriteSession:
-    """A transaction on a table. Streams may be opened and written from several threads.
+    """A transaction on a table. Several threads may open and write streams.
 
-    A session that is not ``owned``, because another process opened it, is aborted only by `abort`.
+    A session that another process opened is not ``owned``; only `abort` aborts it.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class WriteSession:
         self._lock = threading.Lock()
         self._streams: dict[str, WriteStream] = {}
         self._schema: WriteSchema | None = None
-        self._over: str | None = None  # "committed", "aborted"
+        self._over: str | None = None  # "committed" or "aborted"
         self._commit_was_tried = False
         self._home = Home()
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commit and abort in the child: the session belongs to the parent."""
+        """Prevent commits and aborts in the child, since the session is the parent's."""
         self._lock = threading.Lock()
 
     @property
@@ -124,12 +124,12 @@ class WriteSession:
 
     @property
     def cancel(self) -> CancelToken:
-        """The token that cancels its requests."""
+        """The token that cancels the session's requests."""
         return self._cancel or CancelToken()
 
     @property
     def write_schema(self) -> WriteSchema:
-        """The columns that rows must have; fetched once, if no stream is open yet."""
+        """The columns that rows must have; fetched once, unless a stream has provided them."""
         if self._schema is None:
             self._require_open()
             ref = self.ref
@@ -142,14 +142,14 @@ class WriteSession:
 
     @property
     def streams(self) -> tuple[WriteStream, ...]:
-        """The streams opened here, in the order in which their ids were first used."""
+        """The streams that this object opened, in the order in which their ids were first used."""
         with self._lock:
             return tuple(self._streams.values())
 
     def open_stream(
         self, stream_id: str = "0", version: int = 1, *, resume: bool = False
     ) -> WriteStream:
-        """Open a stream, or resume one; see `WriteStream`."""
+        """Open or resume a stream; see `WriteStream`."""
         self._require_open()
         self._storage.end_before_closing(self)
         stream = WriteStream(
@@ -168,9 +168,9 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows of exactly these streams visible, all at once; ``None``: those opened here.
+        """Make the rows of exactly these streams visible at once; by default, of those opened here.
 
-        The error is ``in_doubt`` if no response came and the outcome cannot be determined.
+        The error is ``in_doubt`` if no response arrives and the outcome cannot be determined.
         """
         self._require_open()
         if streams is None:
@@ -192,9 +192,9 @@ class WriteSession:
         self._over = "committed"
 
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
-        """Resolve the doubt about a commit: abort the session, then fetch its status.
+        """Determine a commit's outcome: try to abort the session, then fetch its status.
 
-        A late commit then finds the session aborted; a late abort finds it committed.
+        If the commit arrives after the abort, it fails; if before, the abort fails.
         """
         try:
             abort_write(self._storage, self.ref)
@@ -205,7 +205,7 @@ class WriteSession:
             return False
         try:
             status = fetch_write_status(self._storage, self.ref, tracker=self._tracker)
-        except OdpsNbError:  # the error of the commit is the one to show
+        except OdpsNbError:  # the caller raises the commit's error
             return False
         if status == SessionStatus.COMMITTED.value:
             return True
@@ -215,13 +215,13 @@ class WriteSession:
         return False
 
     def abort(self) -> None:
-        """Drop everything that was written. Idempotent; no effect after a commit."""
+        """Discard everything that was written. Idempotent; no effect after a commit."""
         if self._over is None and self._home.is_here:
             self._over = "aborted"
             abort_write(self._storage, self.ref)
 
     def end(self) -> None:
-        """Abort the session unless it was, or may have been, committed."""
+        """Abort the session, unless it was or may have been committed."""
         if not self._commit_was_tried:
             self._leave(None)
 
@@ -260,10 +260,10 @@ def named_streams(
     session: WriteSessionRef,
     streams: Iterable[StreamReceipt | tuple[str, int]],
 ) -> tuple[tuple[str, int], ...]:
-    """Return the id and version of each stream that a commit must name.
+    """Return the ids and versions of the streams that a commit names.
 
-    If there is none, an empty stream is written, because a commit without names includes all
-    streams of the session, also those of failed and late writers.
+    If there are none, an empty stream is written, because a commit without names includes all
+    streams of the session, even those of failed or late writers.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
@@ -282,7 +282,7 @@ def commit_write(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Commit exactly these streams of a session, from any process; see `WriteSession.commit`."""
+    """Commit exactly these streams of a session, in any process; see `WriteSession.commit`."""
     if tracker is not None:
         tracker.phase(Phase.COMMITTING)
     pairs = named_streams(storage, session, streams)
@@ -296,7 +296,7 @@ def commit_write(
         f"commit of {session.table}, session {session.session_id}", tracker=tracker, cancel=cancel
     )
     if cancel is not None:
-        cancel.check()  # the last chance: the commit sent below cannot be undone
+        cancel.check()  # last check, as the commit below cannot be undone
     in_doubt = False
     while True:
         try:
@@ -307,8 +307,8 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # if no retry follows
-            # Committing again succeeds (``docs/protocol.md`` section 3.7).
+            error.in_doubt = in_doubt  # applies if no retry follows
+            # It is safe to commit again (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:
             if in_doubt and _is_committed(storage, session, error, tracker):
@@ -325,7 +325,7 @@ def _is_committed(
     error: OdpsNbError,
     tracker: ProgressTracker | None,
 ) -> bool:
-    """Return whether a commit whose response was lost has succeeded; one request."""
+    """Return whether a commit whose response was lost has succeeded; sends one request."""
     try:
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
@@ -342,20 +342,20 @@ def _is_committed(
 def fetch_write_status(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> str:
-    """Return the status of a session in capitals; empty if the service does not report it."""
+    """Return a session's status in capitals; empty if the service does not report it."""
     return (fetch_write_state(storage, session, tracker=tracker).status or "").upper()
 
 
 def fetch_write_state(
     storage: StorageClient, session: WriteSessionRef, *, tracker: ProgressTracker | None = None
 ) -> WriteSessionStateAnswer:
-    """Return the closed streams of a session, and its status if the service reports it."""
+    """Return a session's closed streams, and its status if the service reports it."""
     request = GetWriteSession(table=session.table, session_id=session.session_id)
     return storage.call(request, tracker=tracker)
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
-    """Abort a session, from any process; no error if it no longer exists."""
+    """Abort a session, in any process; ignore that it may no longer exist."""
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )

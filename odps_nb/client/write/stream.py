@@ -1,7 +1,7 @@
 """One stream of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
-Uploads carry a row offset: after an upload whose response was lost, the offset of the stream is
-fetched, and rows are sent again only if they did not arrive.
+Uploads state a row offset. If an upload's response is lost, the stream's offset is fetched, and
+rows are sent again only if they did not arrive.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _log = logging.getLogger("odps_nb")
 
 
 class WriteStream:
-    """A stream of a write session, used by one thread; `close` makes it ready for the commit.
+    """A stream of a write session, for one thread; `close` makes it ready for the commit.
 
-    Begin with `start` or `resume`. A higher version of an id replaces the rows of lower versions.
-    As a context manager, the stream is closed after success and dropped after an error.
+    Call `start` or `resume` first. A higher version of a stream id replaces lower versions' rows.
+    The context manager closes the stream after success, and drops it after an error.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class WriteStream:
         self._access_token: str | None = None
         self.label: str = f"stream {stream_id}"
         self.rows: int = 0
-        """Rows that the server has confirmed."""
+        """Number of rows that the server has confirmed."""
         self._size = 0
         self._receipt: StreamReceipt | None = None
         self.failed: bool = False
-        """Whether an error ended the stream."""
+        """Whether an error has ended the stream."""
         self._home = Home()
 
     # -- life ---------------------------------------------------------------------------------
@@ -94,10 +94,10 @@ class WriteStream:
         return self._stands(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
-        """Resume a stream that was left open.
+        """Resume a stream that was not closed.
 
-        `rows` is then the number of rows that the service has, and the earlier writer of the stream
-        can no longer write. `ConflictError`: the session has ended, or a higher version exists.
+        Afterwards, `rows` is the number of rows that the service has, and the earlier writer can
+        no longer write. `ConflictError`: the session has ended, or a higher version exists.
         """
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
@@ -133,20 +133,20 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the stream has offsets; without them a lost response ends it."""
+        """Whether the stream has offsets; without them, a lost response ends it."""
         return self._access_token is not None
 
     @property
     def closed(self) -> bool:
-        """Whether the stream was closed, or ended by an error."""
+        """Whether the stream was closed or has failed."""
         return self.failed or self._receipt is not None
 
     def give_up(self) -> None:
-        """Drop the stream without closing it; its rows are never committed."""
+        """Drop the stream without closing it, so that its rows are never committed."""
         self.failed = self._receipt is None
 
     def close(self) -> StreamReceipt:
-        """Mark the stream as complete; return the receipt for the commit. Idempotent."""
+        """Mark the stream as complete; return its receipt for the commit. Idempotent."""
         if self._receipt is None:
             self.require_open()
             self._call(
@@ -176,7 +176,7 @@ class WriteStream:
         return f"<WriteStream {name}, {self.rows} rows, {state}>"
 
     def require_open(self) -> None:
-        """Raise a `StateError` unless rows can be written."""
+        """Raise `StateError` unless rows can be written."""
         self._home.require("this write")
         if self.closed:
             raise StateError(f"{self.label} is closed", hint="open another stream of the session")
@@ -186,9 +186,9 @@ class WriteStream:
     def write(
         self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
     ) -> int:
-        """Upload batches and return the number of their rows, all confirmed by the server.
+        """Upload batches; return their number of rows, which the server has confirmed.
 
-        Memory holds one part (64 MiB by default) at a time. After an error the stream is unusable.
+        Memory holds one part (64 MiB by default) at a time. After an error, the stream is unusable.
         """
         self.require_open()
         self._tracker.phase(Phase.WRITING)
@@ -196,7 +196,7 @@ class WriteStream:
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
-                del part  # otherwise it is kept while the next one is collected
+                del part  # or it stays in memory while the next part is collected
         except BaseException:
             self.failed = True
             raise
@@ -227,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # only if the server did nothing
+                attempts.again(error, idempotent=False)  # raises unless the server did nothing
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts
@@ -259,7 +259,7 @@ class WriteStream:
             )
         self.rows = end
 
-    # -- after a lost answer ------------------------------------------------------------------
+    # -- after a lost response ----------------------------------------------------------------
 
     def _look_up(
         self,
@@ -268,7 +268,7 @@ class WriteStream:
         end: int,
         attempts: Attempts,
     ) -> None:
-        """Fetch the offset after a lost response; return once the remaining rows may be sent."""
+        """Fetch the offset after a lost response; return once the remaining rows can be sent."""
         if isinstance(error, TransportError) and error.request_sent is False:
             attempts.again(error, idempotent=True)
             return
@@ -278,7 +278,7 @@ class WriteStream:
         if landed is None or not first <= landed <= end:
             raise self._conflict(error, landed, first, end) from error
         if not self.is_exactly_once and landed != end:
-            # Without offsets, the lost upload might still arrive.
+            # Without offsets, the lost upload may still arrive.
             error.add_note("these rows may have arrived, so they are not sent again")
             attempts.give_up(error)
         self.rows = landed
@@ -326,11 +326,11 @@ class WriteStream:
         *,
         compression: Compression = Compression.NONE,
     ) -> list[BlobReference]:
-        """Upload blobs for a BLOB column and return their references, in order.
+        """Upload blobs for a BLOB column; return their references, in order.
 
         An item is (content, media type, file name); the content is bytes, a path or a binary file.
-        ``column_id`` is the id of the BLOB leaf in `schema` (``schema.column_ids``), not a
-        position. ``partition`` is that of the rows; ``None``: that of the session.
+        ``column_id`` is the BLOB's id in `schema` (``schema.column_ids``), not its position.
+        ``partition`` is the rows' partition; by default, the session's.
         """
         self.require_open()
         uploader = BlobUploader(
