@@ -16,7 +16,7 @@ DAMAGED: Final = "cut or damaged"
 _LONGEST: Final = 200
 _FORM: Final = "it has a form that the decoder does not know"
 _RANGE: Final = "a number in it is out of range"
-_NUMERAL: Final = "a number in it is malformed"
+_NUMERAL: Final = "a number in it cannot be parsed"
 # keyed by class name, so that this module imports none of the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),

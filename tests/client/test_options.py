@@ -189,8 +189,6 @@ def test_they_travel_to_tasks_of_spark_and_of_other_engines(odps: Connection):
         task = pickle.loads(pickle.dumps(TaskProfile.of(connection._storage)))
         with task.open() as storage:
             assert storage.options == OTHER
-        with task.open(retries=0) as storage:
-            assert storage.options == dataclasses.replace(OTHER, retries=0)
         split, *_ = pickle.loads(
             pickle.dumps(connection.table("orders").read(["id"])._split_tasks())
         )

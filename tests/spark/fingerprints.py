@@ -71,6 +71,7 @@ def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, 
 def main() -> None:
     """Print what each use of odps_nb has changed in this process and in a worker."""
     import pandas  # noqa: F401
+    import requests  # noqa: F401  # like pandas and urllib3, it adds filters when it is imported
     from IPython.core.interactiveshell import InteractiveShell
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType

@@ -250,7 +250,7 @@ def test_an_answer_that_names_no_blob_or_several_is_an_error(
 ) -> None:
     with Peer(answering(lambda _: answer)) as peer:
         writer = BlobStreamWriter(opener(transport, peer.url))
-        with pytest.raises(FramingError, match="names"):
+        with pytest.raises(FramingError, match="references"):
             writer.finish()
 
 

@@ -78,7 +78,7 @@ def refusal(said: str, names: QueryNames) -> Exception:
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
     if kind == "Out of Memory Error":  # DuckDB's text suggests its own settings
-        return faults.invalid("ODPS-0121095: the query exceeds its memory limit")
+        return faults.invalid("ODPS-0121095: the query needs more memory than its limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
 

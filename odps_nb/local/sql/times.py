@@ -256,5 +256,5 @@ def spell_intervals(query: Any) -> None:
             sign, years, months = found.groups()
             spelled = f"{sign}{years} years {sign}{months} months"
         else:
-            raise faults.lacks(f"interval of nanoseconds such as {text[:40]!r}", is_sure=True)
+            raise faults.lacks(f"intervals of nanoseconds such as {text[:40]!r}", is_sure=True)
         interval.replace(exp.Interval(this=exp.Literal.string(spelled)))

@@ -32,6 +32,9 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
     from odps_nb.client.calls.storage import StorageClient
 
 #: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
@@ -55,7 +58,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
                 "to Python workers",
                 column=field.name,
                 source_type=field.dataType.simpleString(),
-                hint="write its months: extract(year from c) * 12 + extract(month from c)",
+                hint="use odps_nb.spark.write, which sends months as numbers",
             )
     require_partition_columns(kinds, target)
     match_columns(
@@ -115,6 +118,17 @@ def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
     )
 
 
+def months_as_numbers(frame: DataFrame) -> DataFrame:
+    """Return the frame with year-month intervals as numbers of months, which Python can receive."""
+    from pyspark.sql import functions as F
+
+    for field in frame.schema.fields:
+        if _has_months(field.dataType):
+            months = _months(F.col(f"`{field.name}`"), field.dataType)
+            frame = frame.withColumn(field.name, months)
+    return frame
+
+
 def _has_months(kind: spark.DataType) -> bool:
     if isinstance(kind, spark.ArrayType):
         return _has_months(kind.elementType)
@@ -123,6 +137,25 @@ def _has_months(kind: spark.DataType) -> bool:
     if isinstance(kind, spark.StructType):
         return any(_has_months(field.dataType) for field in kind.fields)
     return isinstance(kind, spark.YearMonthIntervalType)
+
+
+def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
+    """Return the column with its intervals, nested ones included, as numbers of months."""
+    from pyspark.sql import functions as F
+
+    if not _has_months(kind):
+        return column
+    if isinstance(kind, spark.ArrayType):
+        return F.transform(column, lambda one: _months(one, kind.elementType))
+    if isinstance(kind, spark.MapType):
+        keyed = F.transform_keys(column, lambda key, _: _months(key, kind.keyType))
+        return F.transform_values(keyed, lambda _, value: _months(value, kind.valueType))
+    if isinstance(kind, spark.StructType):
+        parts = [_months(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    whole = column.cast("interval year to month")  # of "interval year" no month can be asked
+    years, months = (F.extract(F.lit(unit), whole) for unit in ("YEAR", "MONTH"))
+    return years * 12 + months
 
 
 def table_columns(frame: spark.StructType) -> TableSchema:

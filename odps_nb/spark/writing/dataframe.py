@@ -37,7 +37,7 @@ from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
-from odps_nb.spark.writing.checks import check_frame, create_if_missing
+from odps_nb.spark.writing.checks import check_frame, create_if_missing, months_as_numbers
 from odps_nb.spark.writing.task import (
     MAX_PARTITIONS,
     MAX_STREAMS,
@@ -171,7 +171,7 @@ def write_rows(
 
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
-    name = profile.table(table)
+    name, df = profile.table(table), months_as_numbers(df)
     listener = listener_of(progress, on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,

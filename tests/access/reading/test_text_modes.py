@@ -255,8 +255,8 @@ def test_what_a_notebook_shows_replaces_and_says_so(table: Table, odps: Connecti
     for source in (table.read(["id", "s"]), odps.sql(f"select id, s from {table.name}")):
         shown = source._repr_mimebundle_()
         assert "caf\ufffd" in shown["text/plain"]
-        assert "stands for bytes that are not UTF-8" in shown["text/plain"]
-        assert "stands for bytes that are not UTF-8" in shown["text/html"]
+        assert "replaces bytes that are not UTF-8" in shown["text/plain"]
+        assert "replaces bytes that are not UTF-8" in shown["text/html"]
     plain = table.read(["id", "s"], where="id = 1")._repr_mimebundle_()["text/plain"]
     assert "UTF-8" not in plain
 

@@ -49,8 +49,13 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
     ("binary", pl.DataFrame({"c": pl.Series([Decimal(1)], dtype=pl.Object)}), {}, "Python objects"),
     ("string", pl.DataFrame({"c": [uuid.uuid4()]}), {}, "Python objects"),
     ("decimal(10,2)", [{"c": Decimal("inf")}], {}, "it is not finite"),
-    ("date", pd.DataFrame({"c": pd.period_range("2024", periods=1, freq="M")}), {}, "no type"),
-    ("string", pd.DataFrame({"c": pd.cut([1, 2], [0, 1, 2])}), {}, "no type"),
+    (
+        "date",
+        pd.DataFrame({"c": pd.period_range("2024", periods=1, freq="M")}),
+        {},
+        "no MaxCompute type",
+    ),
+    ("string", pd.DataFrame({"c": pd.cut([1, 2], [0, 1, 2])}), {}, "no MaxCompute type"),
     ("interval_year_month", [{"c": "3"}], {"text": "parse"}, "text does not fit"),
 ]
 

@@ -152,7 +152,7 @@ def test_a_signal_right_after_the_first_line_ends_the_service(tmp_path: Path) ->
 WRONG_OPTIONS = {
     "port in use": (("--port", "{port}"), "cannot listen on port"),
     "port of no kind": (("--port", "99999"), "cannot listen on port"),
-    "no such form": (("--form", "time_zone=Mars"), "no form 'time_zone=Mars'"),
+    "no such form": (("--form", "time_zone=Mars"), "unknown form 'time_zone=Mars'"),
     "no keys": (("--credentials", "no-such-file"), "credentials in no-such-file cannot be read"),
 }
 

@@ -398,7 +398,7 @@ def test_the_current_time_is_that_of_the_session(peer: Peer, zone: str) -> None:
 
 @pytest.mark.parametrize(
     ("interval", "said"),
-    [("'1 02:03:04.0000005' day to second", "has no interval of nanoseconds")],
+    [("'1 02:03:04.0000005' day to second", "does not support intervals of nanoseconds")],
 )
 def test_an_interval_below_microseconds_is_refused(peer: Peer, interval: str, said: str) -> None:
     with pytest.raises(QueryError, match=said):

@@ -255,7 +255,7 @@ def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
     assert caught.value.excerpt == "  whre id = 1\n       ^"  # whre reads as an alias
     ip.run_cell("%%odps sql\nselect id frm orders")
-    assert "\n  select id frm orders\n            ^\nwhere: " in capsys.readouterr().out
+    assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
     with pytest.raises(OdpsNbError) as caught:
         odps.sql("select no_such_column from orders")
     assert caught.value.excerpt == "  select no_such_column from orders\n         ^"

@@ -252,7 +252,7 @@ def test_avro_without_records_has_one_column(schema, value, says):
         ),
         (
             ValueError("invalid literal for int() with base 10: '1A'"),
-            "not decoded here: a number in it is malformed",
+            "not decoded here: a number in it cannot be parsed",
         ),
         (
             ValueError("Image size (77308582056 pixels) exceeds limit of 178956970 pixels, …"),

@@ -141,7 +141,7 @@ def test_results_are_sent_on_before_they_fill_the_memory(
 def test_columns_are_checked_before_a_task_runs(odps: Connection, media: DataFrame) -> None:
     for column, schema, told in (
         ("nope", "size bigint", "no column 'nope'"),
-        ("content", "ID bigint", "has a column 'ID' already"),
+        ("content", "ID bigint", "already has a column 'ID'"),
     ):
         with pytest.raises(ArgumentError, match=told):
             odps_nb.spark.blob_map(media, odps, column, _digest, schema)

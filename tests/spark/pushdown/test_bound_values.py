@@ -90,7 +90,7 @@ def test_a_time_finds_its_microsecond_and_is_never_cut_in_silence(ask, case):
     if case.finer_than_spark:
         with pytest.raises(ArgumentError, match="Spark supports only microseconds") as caught:
             ask(f"{case.column} = :x", x=value)
-        assert "value.floor('us') (pandas) or .astype('datetime64[us]')" in caught.value.hint
+        assert "value.floor('us') in pandas, or .astype('datetime64[us]')" in caught.value.hint
         value = value.floor("us") if isinstance(value, pd.Timestamp) else None
         value = value or np.datetime64(int(microseconds[case.row]), "us")
     assert ask(f"{case.column} = :x", x=value) == found

@@ -106,13 +106,24 @@ def test_a_struct_of_content_becomes_a_blob(
     assert (blob.bytes(), blob.file_name) == (b"hello", "a.txt")
 
 
+MONTHS = [
+    ("interval '5' month", 5),
+    ("interval '2' year", 24),
+    ("interval '-1-2' year to month", -14),
+    ("array(interval '5' month, null)", [5, None]),
+    ("struct(interval '5' month as m, 1 as n)", {"m": 5, "n": 1}),
+    ("map('k', interval '1' year)", [("k", 12)]),
+]
+
+
 @pytest.mark.spark
-def test_year_month_intervals_of_any_depth_are_refused_and_no_table_is_left(
+def test_year_month_intervals_of_any_unit_and_depth_become_months(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
-    name, month = new_name("months"), "interval '5' month"
-    for text in (month, f"array({month})", f"struct({month} as m)", f"map('k', {month})"):
-        with pytest.raises(ConversionError, match="Spark cannot send") as caught:
-            odps_nb.spark.write(spark.sql(f"select {text} as c"), odps, name, create=True)
-        assert "extract(month from c)" in str(caught.value.hint)
-        assert not odps.table(name).exists()
+    name = new_name("months")
+    columns = ", ".join(f"{text} as c{place}" for place, (text, _) in enumerate(MONTHS))
+    odps_nb.spark.write(spark.sql(f"select {columns}"), odps, name, create=True)
+    assert all("INTERVAL_YEAR_MONTH" in repr(one.type) for one in odps.table(name).schema)
+    assert list(odps.table(name).read().to_arrow().to_pylist()[0].values()) == [
+        value for _, value in MONTHS
+    ]

@@ -300,7 +300,7 @@ def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
 def test_conditions_that_would_make_a_long_request_stay_with_spark():
     many = ", ".join(map(str, range(10_000)))
     assert only(f"select id from a where n in ({many}) and status = 'x'") == "status = 'x'"
-    known = [PartitionSpec.of(f"ds={number},hour=1") for number in range(3000)]
+    known = [PartitionSpec.of(f"ds={n},hour={10_000 + n}") for n in range(3000)]
     some = ", ".join(map(str, range(10_000, 13_000)))
     (read,) = reads(f"select id from a where hour in ({some}) and ds <> '7' and n = 1")
     read = with_partitions(read, known)
