@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -106,6 +108,14 @@ def plain_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
     return pa.chunked_array([made]), kept
 
 
+def duckdb_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column that DuckDB takes, which returns instants in UTC: a date must be midnight there."""
+    made, kept = plain_column(draw, kind, values)
+    if any(leaf.name == "date" for leaf in kind.leaves()):
+        assume(set(re.findall(r"tz=([^\]]+)", str(made.type))) <= {"UTC", "Etc/UTC"})
+    return made, kept
+
+
 def _as_reader(columns: dict[str, Any]) -> pa.RecordBatchReader:
     table = pa.table(columns)
     return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
@@ -123,7 +133,7 @@ SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[
     "arrow": (arrow_column, pa.table),
     "reader": (arrow_column, _as_reader),
     "polars": (plain_column, lambda columns: pl.from_arrow(pa.table(columns))),
-    "duckdb": (plain_column, _as_duckdb),
+    "duckdb": (duckdb_column, _as_duckdb),
 }
 
 
