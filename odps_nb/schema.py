@@ -128,7 +128,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """STRUCT<name: type, …>; names ignore case."""
+    """STRUCT<name: type, …>; names are case-insensitive."""
 
     fields: tuple[StructField, ...]
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)

@@ -37,7 +37,7 @@ def connect(
     blob_cache: str | None = None,
     client_options: ClientOptions | None = None,
 ) -> Connection:
-    """Return a connection; sends no request, except to start ``"local"``.
+    """Return a connection; only starting ``"local"`` sends a request.
 
     Parameters
     ----------

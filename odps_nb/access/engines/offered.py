@@ -100,7 +100,7 @@ class ForEngines:
         return to_dask(scan._split_tasks(), scan.arrow_schema, options)
 
     def to_ray(self) -> Any:
-        """Return the rows as a Ray Dataset with one read task per split, read when consumed.
+        """Return the rows as a lazy Ray Dataset with one read task per split.
 
         The session and access keys are handled as in `to_dask`.
 

@@ -203,7 +203,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
     if len(frames) < 2:
         return b""
     out = io.BytesIO()
-    # only three rounds: endless motion next to text makes the text unreadable for some people
+    # only three loops: endless motion next to text makes the text unreadable for some people
     frames[0].save(
         out, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=3, quality=75
     )

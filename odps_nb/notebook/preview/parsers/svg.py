@@ -194,7 +194,7 @@ class _Count:
         return int(min(drawn, 1e15))
 
     def _of(self, node: _Node) -> tuple[float, float]:
-        """Return the shapes and points of a node, including those of its references."""
+        """Count the shapes and points of a node, including its references."""
         known = self._known.get(id(node))
         if known is not None:
             return known
