@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # of the parent; the child's objects register again
+    _ENDING.clear()  # the parent's; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()

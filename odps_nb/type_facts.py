@@ -12,7 +12,7 @@ from odps_nb.schema import TypeCode
 
 
 class TypeFacts(NamedTuple):
-    """Equivalents of one type; an empty text or 0 if no equivalent fits all its values.
+    """Equivalents of one type; ``""`` or 0 if no equivalent fits all its values.
 
     Attributes
     ----------

@@ -238,8 +238,8 @@ class Table(ForEngines):
             Return every change of a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the
-            ``columns``, ``where`` and ``since`` with which it was opened: it may skip rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
+            ``columns``, ``where`` and ``since``: that session may omit rows.
 
         Raises
         ------

@@ -235,7 +235,7 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
         i8 is null · i8 is negative · i8 groups before the point (0 to 4) · i8 after it (0 to 2)
         6 × i32 LE groups of nine decimal digits · 4 bytes padding
 
-    The last group after the point comes first. Source: ``ArrowDecimalExtensionAccessor`` in the
+    The least significant group comes first. Source: ``ArrowDecimalExtensionAccessor`` in the
     Java SDK.
     """
     if raw is None:

@@ -1,12 +1,12 @@
-"""Determines a comparison's type from the kinds of both sides, before rows arrive.
+"""Checks that batches are valid: values within their buffers, and text in UTF-8.
 
 Arrow's full validation checks offsets, text, indices and decimals, but not the offset of a list
 array without values; flattening such an array, as pandas and concatenation do, crashes the
 process. Nor does it reject structs with duplicate member names, which no MaxCompute type has and
 no Python value can represent.
 
-Text that is not UTF-8 is valid: a MaxCompute STRING may contain any bytes. Its column is returned
-as Arrow binary, because an Arrow string with such bytes is not safe to use.
+Text that is not UTF-8 is valid: a MaxCompute STRING may contain any bytes. Such a column is
+returned as Arrow binary, because an Arrow string with such bytes is not safe to use.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _Ask = Callable[["Asker"], Observation]
 
 
 class CannotTell(Exception):
-    """The question cannot be answered; the message states the reason, without names."""
+    """The question cannot be answered; the message says why, without user data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

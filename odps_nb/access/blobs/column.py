@@ -171,7 +171,7 @@ class BlobColumn(Sequence[Blob]):
             An existing folder; no file is created outside it.
         file_name
             Function called with the blob's position and its `BlobHead` (``size``, ``mime_type``,
-            ``file_name``); returns a file name, or ``None`` to use the stated one. Names are made
+            ``file_name``); returns a file name, or ``None`` to use the blob's own. Names are made
             safe as in `Blob.save`, and numbered (``-2``) if taken, ignoring case.
         overwrite
             Replace existing files. Files of the same call never replace each other.

@@ -313,7 +313,7 @@ class SplitRows:
 class RowPlace:
     """Position of a batch: the index of its split, and its first row there before filtering.
 
-    Rows that passed a filter have no numbers. The service counts a split's rows in the same way
+    After filtering, rows are not numbered. The service counts a split's rows in the same way
     when a broken stream resumes (``docs/protocol.md`` section 3.3).
     """
 

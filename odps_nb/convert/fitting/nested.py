@@ -83,14 +83,14 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 
 
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
-    """Return why a kind does not fit an ARRAY, MAP or STRUCT, and the cure."""
+    """Return why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
     lists = isinstance(target, (ArrayType, VectorType))
     wanted = "a list or an array" if lists else "a dict"
     return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return why a STRUCT rejects the member name that `members_of` found, and the cure."""
+    """Return why a STRUCT rejects the member name that `members_of` found, and a hint."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (

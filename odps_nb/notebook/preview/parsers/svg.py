@@ -30,7 +30,7 @@ _GROUPS: Final = words(
 _SILENT: Final = words("title desc metadata script view")
 # attributes that are not styles: texts, names, handlers (never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-# maximum ratio of a curve's length to the sum of its numbers (long arcs)
+# maximum length of a curve / sum of its numbers; reached by long arcs
 _BENT: Final = 8
 # styles: only plain declarations are supported
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
