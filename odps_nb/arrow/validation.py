@@ -102,4 +102,4 @@ def _check_first_offset(array: pa.Array, values: int) -> None:
         return
     first = int.from_bytes(offsets.slice(at, width).to_pybytes(), "little", signed=True)
     if not 0 <= first <= values:
-        raise pa.ArrowInvalid(f"an empty list of {values} values begins at {first}")
+        raise pa.ArrowInvalid(f"offset {first} of an empty list is outside the {values} values")

@@ -1,7 +1,7 @@
 """Detects a text's encoding: stated by its first bytes, UTF-8, or guessed by a library.
 
 ``charset-normalizer`` inspects a bounded sample. If it finds several equally likely encodings, as
-for short text, the first one in `_COMMON` is used; MaxCompute users write GBK.
+for short text, the first one in `_COMMON` is used, as users often write GBK.
 """
 
 from __future__ import annotations

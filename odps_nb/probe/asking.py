@@ -173,7 +173,7 @@ class _Request:
 
 
 class Asker:
-    """Sender of the questions' requests; counts rows, and records requests and responses.
+    """Sends the questions' requests, counts rows, and records requests and responses.
 
     ``own`` is the user's table. ``tables`` has the full name per kind: ``table`` (the user's table
     or a scratch table), and the created tables of `scratch.KINDS`.

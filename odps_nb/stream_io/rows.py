@@ -24,8 +24,8 @@ class ArrowReader:
     Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
     text is returned as plain text.
 
-    After the last batch, an error is raised if the stream has no end marker, or another number of
-    rows than ``expected_rows``.
+    After the last batch, an error is raised if the stream has no end marker or does not have
+    ``expected_rows`` rows.
 
     Parameters
     ----------

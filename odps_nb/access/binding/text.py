@@ -167,7 +167,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` that a list may follow, and whether in parentheses."""
+        """Return the ``in`` or ``not in`` before a list, and whether ``(`` follows it."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -92,7 +92,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # Arrow's C++ code sees a dataset without files, which raises when it is read.
+        # Arrow's C++ code sees one missing file, whose name is the error message.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])

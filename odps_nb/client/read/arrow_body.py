@@ -73,7 +73,7 @@ class _Decoded:
         return at
 
     def _more(self) -> bool:
-        """Decode more bytes; return ``False`` if both coding and body have ended."""
+        """Decode more bytes; return ``False`` once the decoded body has ended."""
         while True:
             for piece in self._pieces:
                 if piece:

@@ -1,7 +1,7 @@
 """Parses UPDATE, DELETE and MERGE, and converts each to a query of the rows that it changes.
 
-In a primary-key table, the changed rows are upserted or deleted by key. In another transactional
-table, all rows are rewritten in one version.
+In a primary-key table, the changed rows are upserted or deleted by key. In other
+transactional tables, all rows are rewritten in one version.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Instances:
         self._db.run(
             "UPDATE instances SET status = ?, message = ?, ended = ? WHERE status = ?",
             FAILED,
-            "ODPS-0010000: System internal error - the service was stopped while it ran",
+            "ODPS-0010000: System internal error - the service stopped during the job",
             clock(),
             RUNNING,
         )

@@ -139,7 +139,7 @@ def card(title: str, rows: Iterable[str], size: Size) -> Html:
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
-    """Return the result of ``draw``, below a line of ``words``, if any, the first in bold."""
+    """Return the result of ``draw`` below a line with any ``words``, the first in bold."""
     if not words:
         return draw(size)
     line = element(

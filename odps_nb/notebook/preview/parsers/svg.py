@@ -185,7 +185,7 @@ class _Count:
         self._sheet, self._once = _sheet_links(sheet, elements=reader.count)
         self._dash = min(reader.dash, _dash_of({}, sheet))
         if self._dash < math.inf and (reader.odd or _has_odd_lengths({}, sheet)):
-            raise _refusal("dashes of unknown number")
+            raise _refusal("uncountable dashes")
         self._known: dict[int, tuple[float, float]] = {}
         self._under_way: set[int] = set()
 
