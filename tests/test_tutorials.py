@@ -82,7 +82,7 @@ def _pipeline(shown: Texts) -> None:
 
 
 def _hood(shown: Texts) -> None:
-    assert "28 more" in _of(shown, "from odps_nb.wire.calls import ReadBlobs")
+    assert "28 more" in _of(shown, "from odps_nb.client.calls.storage")
     assert _of(shown, "from odps_nb.errors import ChecksumError").count("CRC32C of block 2") == 2
     assert "32,768 of 32,768" in _of(shown, "right, block")
     assert "1 bit was flipped; 2 requests" in _of(shown, "flips = 0")
