@@ -93,7 +93,7 @@ class Body:
 
     headers: Mapping[str, str] = {}
     request_id = None
-    arriving = 0  # nobody looks at the progress
+    arriving = 0  # progress is not tested here
 
     def __init__(
         self, world: World, stream: tuple[bytes, tuple[int, ...]], damage: Fault | None

@@ -1,8 +1,8 @@
 """Video, audio, documents, workbooks, science data and code in a real JupyterLab, also exported.
 
 Of each kind a good file and one that has traps inside; films and sounds that are cut; and pages of
-HTML that lie to be one. Nobody's script runs, nothing is asked for and nobody is led away; a
-listener hears also what the kernel's parsers might open.
+HTML that lie to be one. No script runs, no request is sent and no page is left; a listener
+also records what the kernel's parsers might open.
 """
 
 import json

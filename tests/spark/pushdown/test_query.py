@@ -190,7 +190,7 @@ QUERIES = [
     "select count(*) from sales where n = 1 and id = (select max(id) from sales where n = 1)",
 ]
 
-# The same rules once more: what is pushed of them is tested without Spark (test_safety.py, plan).
+# These rules run with Spark; test_safety.py and plan/ test without Spark which conditions are sent.
 AT_NIGHT = [
     "select count(*) from sales",
     "SELECT ID, Status FROM Sales WHERE STATUS = 'paid'",
