@@ -143,12 +143,24 @@ class _Bad(NamedTuple):
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
     """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
-    if _TEXT.get(array.type) == kind and is_utf8(array.view(kind)):
+    if _is_text(array, kind):
         return None
     for row, value in enumerate(array):
         if (bad := _bad_in(value, kind, name, row)) is not None:
             return bad
     return None
+
+
+def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all bytes that should become text are UTF-8, including bytes outside rows."""
+    if as_bytes(array.type).equals(kind):
+        return True
+    if pt.is_dictionary(kind):
+        return _is_text(array.dictionary, kind.value_type)
+    try:
+        return is_utf8(array.view(kind))
+    except pa.ArrowNotImplementedError:  # no view between these nested types
+        return False
 
 
 def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odps_nb.arrow import text as forms
 from odps_nb.arrow.text import as_bytes, fit_text, is_utf8, text_types
 from odps_nb.arrow.validation import Validator, validate
 from odps_nb.client.read.arrow_body import RowStream
@@ -212,3 +213,23 @@ def test_the_reader_of_stream_io_has_the_option() -> None:
         pytest.raises(ConversionError, match="row 1 of the stream"),
     ):
         list(reader)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("to_text", [False, True])
+def test_valid_columns_are_checked_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, nested: bool, to_text: bool
+) -> None:
+    """Looking at each cell would take a thousand times as long."""
+    one, other = (pa.binary(), pa.string()) if to_text else (pa.string(), pa.binary())
+    kinds = [one, pa.dictionary(pa.int32(), one)]
+    wanted = [other, pa.dictionary(pa.int32(), other)]
+    if nested:
+        kinds = [pa.list_(one), pa.struct([("x", one)]), pa.map_(one, one)]
+        wanted = [pa.list_(other), pa.struct([("x", other)]), pa.map_(other, other)]
+    monkeypatch.setattr(forms, "_bad_in", lambda *_: pytest.fail("a cell was looked at"))
+    for kind, other_kind in zip(kinds, wanted, strict=True):
+        value: Any = [("k", "v")] if pa.types.is_map(kind) else {"x": "v"}
+        value = value if pa.types.is_nested(kind) and not pa.types.is_list(kind) else "v"
+        array = pa.array([["v"] if pa.types.is_list(kind) else value, None], kind)
+        assert forms._first_bad(array, other_kind, "c") is None
