@@ -104,9 +104,11 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # a conversion's caller receives the class, message and attributes
-        facts = {name: getattr(error, name) for name in error.fact_names}
-        return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
+        # A conversion's caller receives the class, message and attributes. Every limit here is one
+        # that the caller can raise, so an OversizeError is reported as its base class.
+        kind = ConversionError if isinstance(error, ConversionError) else LimitExceededError
+        facts = {name: getattr(error, name) for name in kind.fact_names}
+        return pack({"refused": kind.__name__, "message": error.message, "facts": facts})
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = "notebook" if name in _OF_NOTEBOOK else "previews"

@@ -5,13 +5,14 @@ import struct
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from odps_nb.convert import blob_content, blob_conversion
-from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.errors import ConversionError, LimitExceededError, ProtocolError
 from tests.support.encrypted import encrypted_parquet
 
 MIB = 1 << 20
@@ -42,6 +43,17 @@ def test_a_value_that_every_row_repeats_fills_no_memory(own_memory):
     with pytest.raises(LimitExceededError) as caught:
         blob_conversion.table(data, PARQUET, max_bytes=1_000_000)
     assert "max_bytes" in caught.value.hint
+
+
+def test_a_limit_of_the_caller_is_reported_as_one_and_not_as_damage():
+    out = io.BytesIO()
+    batch = pa.record_batch({"zeros": pa.array(np.zeros(1_000_000, np.int64))})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(LimitExceededError) as caught:
+        blob_conversion.table(out.getvalue(), "application/vnd.apache.arrow.stream", max_bytes=MIB)
+    assert not isinstance(caught.value, ProtocolError)
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\x0c", "\x85", "\x1c"])
