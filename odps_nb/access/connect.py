@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
+from odps_nb.client.auth.accounts import replaced_fields
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.auth.sources import CREDENTIAL_FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
 
@@ -97,8 +97,8 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     if source is None or isinstance(source, str):
         return Profile.resolve(source, **said)
     if isinstance(source, Profile):
-        replaced = dict.fromkeys(CREDENTIAL_FIELDS) if "credentials" in said else {}
-        return dataclasses.replace(source, **{**replaced, **said})
+        replaced = replaced_fields(said["credentials"]) if "credentials" in said else ()
+        return dataclasses.replace(source, **{**dict.fromkeys(replaced), **said})
     # Detect pyodps by its class name, without importing it.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)

@@ -302,11 +302,14 @@ def test_of_values_that_are_wrong():
         lambda: odps_nb.StsToken(5, key=KEY, token=TOKEN),
         lambda: odps_nb.BearerToken(TOKEN, app=KEY),
         lambda: odps_nb.AccessKey("me", KEY, app=odps_nb.BearerToken(TOKEN)),
+        lambda: odps_nb.AccessKey("me", KEY.encode()),
+        lambda: odps_nb.AccessKey("me", KEY, app=("you", TOKEN)),
         lambda: pickle.dumps(odps_nb.CredentialProcess(f"echo {KEY}")),
     ):
         collected.attempt(wrong)
     collected.check()
-    assert collected.errors == 5
+    assert collected.errors == 7
+    assert repr(object.__new__(odps_nb.StsToken)) == "StsToken(<hidden>)"  # as a traceback sees it
 
 
 PROFILE_FILES = {

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from odps_nb.client.auth.sources import APPLICATION, CREDENTIAL_FIELDS
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.secret import Hidden, Secret, hidden
 
 T = TypeVar("T", bound=type)
+A = TypeVar("A", bound="_Account")
+
+
+class _Unusable(NamedTuple):
+    """Stands for an argument of a wrong type, which may be a secret."""
+
+    kind: type
 
 
 def _hides_texts(kind: T) -> T:
@@ -18,7 +26,9 @@ def _hides_texts(kind: T) -> T:
     make: Any = kind.__init__  # type: ignore[misc]  # of a class
 
     def secret(value: Any) -> Any:
-        return Secret(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return Secret(value)
+        return value if value is None or isinstance(value, _Account) else _Unusable(type(value))
 
     @wraps(make)
     def hiding(self: Any, *args: Any, **given: Any) -> None:
@@ -42,13 +52,14 @@ class _Account:
         for field, _ in self._settings:
             value = getattr(self, field)
             if not isinstance(value, str) or not value:
-                what = "empty" if isinstance(value, str) else f"a {type(value).__name__}"
+                kind = value.kind if isinstance(value, _Unusable) else type(value)
+                what = "empty" if isinstance(value, str) else f"a {kind.__name__}"
                 raise ArgumentError(
                     f"{field} of {name} is {what}", argument=field, hint=f"pass {field} as text"
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} is not an AccessKey",
+                f"app of {name} is not an AccessKey without an app",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -61,8 +72,15 @@ class _Account:
         return named
 
     def __repr__(self) -> str:
-        app = "" if self.app is None else ", app=AccessKey(<hidden>)"
+        # an incomplete object has no fields, but a traceback may show it
+        app = "" if getattr(self, "app", None) is None else ", app=AccessKey(<hidden>)"
         return f"{type(self).__name__}(<hidden>{app})"
+
+    def __copy__(self: A) -> A:
+        return self
+
+    def __deepcopy__(self: A, _: Any) -> A:
+        return self
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
@@ -128,6 +146,12 @@ class CredentialProcess(_Account):
     app: AccessKey | None = None
 
     _settings = (("command", "credential_process"),)
+
+
+def replaced_fields(credentials: Any) -> frozenset[str]:
+    """Return the profile fields that ``credentials`` replaces; a function keeps the application."""
+    kept = () if isinstance(credentials, _Account) else APPLICATION
+    return frozenset(CREDENTIAL_FIELDS).difference(kept)
 
 
 CredentialFunction = Callable[[], Mapping[str, Any]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources
-from odps_nb.client.auth.accounts import Account, CredentialsLike
+from odps_nb.client.auth.accounts import Account, CredentialsLike, replaced_fields
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
@@ -154,7 +154,7 @@ class Profile:
         if sum(map(bool, (given, command, ask))) > 1:
             raise _excluded()
         if ask is not None:
-            if isinstance(ask, Account) or not callable(ask):
+            if isinstance(ask, Account | type) or not callable(ask):
                 raise ConfigError(
                     "credentials is neither a function nor a credentials object",
                     option="credentials",
@@ -267,9 +267,11 @@ class Profile:
         The current key is copied. If pyodps renews a temporary key, the profile keeps the old one.
         """
         keywords = hidden(keywords)
-        settings = sources.from_pyodps(entry)
-        if keywords.get("credentials"):
-            settings = _without_account(settings)
+        credentials = keywords.get("credentials")
+        settings = sources.from_pyodps(entry, needs_key=credentials is None)
+        if credentials is not None:
+            left = replaced_fields(credentials)
+            settings = hidden((key, value) for key, value in settings.items() if key not in left)
         settings.update((key, value) for key, value in keywords.items() if value is not None)
         return cls._of(settings)
 
@@ -325,11 +327,6 @@ class Profile:
 Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
 
 
-def _without_account(settings: Mapping[str, Any]) -> Hidden:
-    """Return the settings without credentials."""
-    return hidden((k, v) for k, v in settings.items() if k not in sources.CREDENTIAL_FIELDS)
-
-
 def _excluded() -> ConfigError:
     return ConfigError(
         "keys, credentials and credential_process exclude each other",
@@ -351,6 +348,11 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account.get(key, value) == value for key, value in offered.items()
         ):
             account |= offered
+    credentials = account.get("credentials")
+    if credentials is not None and not isinstance(credentials, Account):
+        # A function replaces the keys, not the application that signs with them.
+        pairs = (Hidden((k, one[k]) for k in sources.APPLICATION if one.get(k)) for one in order)
+        account = Hidden({**next(filter(None, pairs), {}), **account})
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may prompt the user, so it is the last resort.
         # It can complete any missing parts except an access key without its id.

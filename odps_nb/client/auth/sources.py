@@ -25,6 +25,7 @@ _TEXT_CREDENTIALS = (
     "app_key",
     "credential_process",
 )
+APPLICATION = ("app_id", "app_key")
 CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
 FIELDS = (
     "endpoint",
@@ -220,7 +221,7 @@ def _of_keyring(found: Any, access_id: str | None) -> Hidden:
     return hidden({"access_id": found.username or access_id, "access_key": key})
 
 
-def from_pyodps(entry: Any) -> dict[str, Any]:
+def from_pyodps(entry: Any, *, needs_key: bool) -> dict[str, Any]:
     """Return a pyodps ``ODPS`` object's settings, without importing pyodps."""
     account = entry.account
     token = Secret(getattr(account, "token", None) or "")
@@ -241,7 +242,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
             "app_key": getattr(application, "secret_access_key", None),
         }
     )
-    if settings["access_key"] is None:
+    if settings["access_key"] is None and needs_key:
         if type(account).__name__ != "BearerTokenAccount" or not token:
             raise ConfigError(
                 f"the account of this ODPS object ({type(account).__name__}) has no key",

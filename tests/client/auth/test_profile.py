@@ -299,3 +299,39 @@ def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
     # a value replaces what the source has
     source = Profile(**place, access_id="old", access_key="old", app_id="old", app_key="old")
     assert odps_nb.connect(source, credentials=value).profile == profile
+
+
+def test_a_function_of_keys_leaves_the_application_of_the_source():
+    def keys() -> dict[str, str]:
+        return {"access_id": "new", "access_key": SECRET}
+
+    place = {"endpoint": "http://127.0.0.1:9/api", "project": "p"}
+    app = {"app_id": "app", "app_key": "other"}
+    old = Profile(**place, access_id="old", access_key="old", **app)
+    entry = ODPS("me", "k", **place, app_account=AppAccount("app", "other"), overwrite_global=False)
+    environ = {"ODPS_APP_ID": "app", "ODPS_APP_KEY": "other", "ODPS_ACCESS_ID": "old"}
+    for profile in (
+        odps_nb.connect(old, credentials=keys).profile,
+        odps_nb.connect(entry, credentials=keys).profile,
+        Profile.resolve(environ=environ, credentials=keys, **place),
+    ):
+        found = profile.keys
+        assert (found.access_id, found.app_id, found.app_key) == ("new", "app", "other")
+
+
+def test_an_entry_whose_account_has_no_key_takes_credentials():
+    class Unknown:
+        token = None
+
+    entry = ODPS("me", "k", project="p", endpoint="http://127.0.0.1:9/api", overwrite_global=False)
+    entry.account = Unknown()
+    with pytest.raises(ConfigError, match="has no key"):
+        Profile.from_pyodps(entry)
+    assert Profile.from_pyodps(entry, credentials=AccessKey("me", SECRET)).keys.access_id == "me"
+
+
+def test_a_credentials_value_is_copied_as_itself_and_its_class_is_refused():
+    value = AccessKey("me", SECRET)
+    assert copy.copy(value) is copy.deepcopy(value) is value
+    with pytest.raises(ConfigError, match="neither a function"):
+        Profile(endpoint="http://h/api", project="p", credentials=AccessKey)
