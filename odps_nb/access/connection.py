@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.checks import check_count
 from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
@@ -290,6 +291,7 @@ class Connection:
         from odps_nb.access.blobs.frames import column_of_frame, column_of_values
 
         self._storage  # noqa: B018  # raises if the connection is closed
+        limit = check_count("limit", limit, at_least=0)
         if column is not None:
             return column_of_frame(self, references, column, caption, limit)
         if caption is not None:

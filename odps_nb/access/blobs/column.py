@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
+from odps_nb.access.saving import Folder
 from odps_nb.terms import Compression, count_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import Progress
     from odps_nb.notebook.gallery.view import Gallery
     from odps_nb.wire.frames import BlobRecord
+
+
+def _nothing() -> Generator[Any, None, None]:
+    yield from ()
 
 
 class BlobColumn(Sequence[Blob]):
@@ -123,10 +128,9 @@ class BlobColumn(Sequence[Blob]):
         >>> [len(record.data) for record in column.fetch()]
         [25861, 30674]
         """
-        if not self._blobs:
-            return
+        fetch = self._fetching(compression, progress)
         wanted = [blob.reference for blob in self._blobs]
-        yield from iter_records(self._fetching(compression, progress), wanted)
+        return _nothing() if fetch is None else iter_records(fetch, wanted)
 
     def stream(
         self, *, compression: str | Compression | None = None, progress: Progress = None
@@ -146,9 +150,9 @@ class BlobColumn(Sequence[Blob]):
         mountains.jpg (0, 2) b'\xff\xd8\xff\xe0'
         mandelbrot.png (1,) b'\x89PNG'
         """
-        if not self._blobs:
-            return
-        yield from stream_blobs(self._fetching(compression, progress), References(self._blobs))
+        fetch = self._fetching(compression, progress)
+        wanted = References(self._blobs)
+        return _nothing() if fetch is None else stream_blobs(fetch, wanted)
 
     def save(
         self,
@@ -193,14 +197,16 @@ class BlobColumn(Sequence[Blob]):
         ...     [path.name for path in paths]
         ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
         """
-        if not self._blobs:
-            return []
         fetch, wanted = self._fetching(compression, progress), References(self._blobs)
+        if fetch is None:
+            Folder(Path(folder).expanduser())  # checks it
+            return []
         paths = save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
         return [path for path in paths if path is not None]
 
-    def _fetching(self, compression: str | Compression | None, progress: Progress) -> Fetch:
-        return Fetch(self._blobs[0]._storage, Compression.of(compression), progress)
+    def _fetching(self, compression: str | Compression | None, progress: Progress) -> Fetch | None:
+        coding = Compression.of(compression)
+        return Fetch(self._blobs[0]._storage, coding, progress) if self._blobs else None
 
     def _glances(
         self, places: Sequence[int], cancel: CancelToken | None = None

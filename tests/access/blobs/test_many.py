@@ -136,6 +136,19 @@ def test_columns_of_pandas_and_arrow_and_galleries_are_references(
     assert len(list(odps.blobs(odps.table("media").blobs("content", limit=2)).fetch())) == 2
 
 
+@pytest.mark.parametrize("given", [[], ["a"]])
+def test_wrong_arguments_are_refused_at_once_also_for_an_empty_column(odps, tmp_path, given):
+    some = odps.table("media").blobs("content", limit=1) if given else given
+    column = odps.blobs(some)
+    for call in (column.fetch, column.stream):
+        with pytest.raises(ArgumentError):
+            call(compression="gzip")
+    with pytest.raises(ConfigError, match="folder"):
+        column.save(tmp_path / "missing")
+    with pytest.raises(ArgumentError, match="limit"):
+        odps.blobs(some, limit=-1)
+
+
 def test_names_are_never_trusted(odps, hostile, tmp_path):
     folder = tmp_path / "inner" / "folder"
     folder.mkdir(parents=True)
