@@ -15,7 +15,7 @@ class Receipt:
     ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
     write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
     is the number of rows sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is
-    ``added``, ``replaced``, ``upserted`` or ``deleted``; quote ``session_id`` to support.
+    ``upserted`` or ``deleted``, and ``None`` for `Table.write`; quote ``session_id`` to support.
 
     Examples
     --------

@@ -426,8 +426,8 @@ class Table(ForEngines):
             ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
             ``"partitions"``: replace each partition that receives rows and keep the others.
             ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
-            Partitions without new rows are dropped after the commit, one statement each; if a
-            statement fails, its partition stays.
+            Partitions without new rows are dropped after the commit, one statement each; if
+            one fails, the rest stay and the error says so.
         workers
             Number of streams to write concurrently. Default: depends on the data size.
         compression

@@ -95,8 +95,8 @@ class Upload:
     """A request whose body is being written; `finish` returns its response.
 
     Leaving a ``with`` block without `finish` aborts, and the server sees a truncated body. Use it
-    from one thread; only `abort` may be called from any. `write` blocks while ``pending`` bytes
-    wait to be sent. ``reject`` converts an early response into the error that `write` raises.
+    from one thread; only `abort` and `end` may be called from any. `write` blocks while ``pending``
+    bytes wait to be sent. ``reject`` converts an early response into the error that `write` raises.
     """
 
     def __init__(

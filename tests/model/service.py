@@ -1,7 +1,7 @@
 """The write sessions of the service as a small state machine: what the commit protocol rests on.
 
-Rules only, no bytes: ``docs/protocol.md`` section 7. `tests/model/test_rules.py` holds them against
-the embedded service, call by call.
+Rules only, no bytes: ``docs/protocol.md`` section 7. `tests/model/test_commit_protocol.py` explores
+histories of clients with it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ BEGUN = pytest.StashKey[Path]()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave what the files before loaded out of the later collections, which took seconds each.
 
-    What their fixtures left in cycles is collected first.
+    Cycles that their fixtures left are collected first. One that is still reachable now and dropped
+    later is collected only at the end of the session, by pytest.
     """
     if item.session.stash.get(BEGUN, None) != item.path:
         item.session.stash[BEGUN] = item.path
@@ -169,6 +170,7 @@ def compiled_spark(folder: Path, installed: Path) -> Path:
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Fail a run that leaves files in its temporary folder, or a process."""
     yield
+    gc.unfreeze()
     folder = session.config.stash.get(FOLDER, None)
     if folder is None:
         return

@@ -265,7 +265,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine not behind a tunnel to a slow network."""
+        """Whether the Storage API runs on this machine, not behind a tunnel to another one."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 

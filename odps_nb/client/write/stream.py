@@ -133,7 +133,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the stream has offsets; without them, a lost response ends it."""
+        """Whether the stream has offsets; else a lost response ends it unless all rows arrived."""
         return self._access_token is not None
 
     @property

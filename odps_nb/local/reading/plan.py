@@ -330,7 +330,10 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Return at most ``count`` splits of similar row counts, but at least one per partition."""
+    """Return at most ``count`` splits of similar row counts, but at least one per group.
+
+    All rows are one group, or with ``cross_partition=False`` those of each partition.
+    """
     key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
     groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)

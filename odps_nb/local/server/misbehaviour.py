@@ -170,7 +170,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Stall until the client disconnects; a longer stall would keep the rows in memory."""
+        """Stall for ``seconds``, or until the client disconnects: a stall keeps rows in memory."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds

@@ -229,7 +229,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance, or raise 409 if it failed or is still running."""
+        """Return a successful instance, or raise 400 (failed, no rows) or 409 (not ended)."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)

@@ -74,12 +74,15 @@ class Queries:
     ) -> Iterator[QueryRun]:
         """Open a run of queries over ``tables``; ``explain`` converts DuckDB's error messages."""
         process = self._take()
-        found = QueryRun(process, self._limits, explain)
+        found, kept = QueryRun(process, self._limits, explain), False
         try:
-            found.open(tables)
-            yield found
+            try:
+                found.open(tables)
+                yield found
+            finally:
+                kept = found.end() < KEPT_BYTES
         finally:
-            self._give_back(process, kept=found.end() < KEPT_BYTES)
+            self._give_back(process, kept=kept)
 
     def close(self) -> None:
         """Kill all processes. Idempotent."""

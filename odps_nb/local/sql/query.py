@@ -352,7 +352,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return the stored column that each output column copies; ``None`` if there is a star."""
+    """Return the column that each output column copies or takes min or max of, if all are known."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

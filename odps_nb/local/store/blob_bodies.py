@@ -72,7 +72,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode a body into a work file, which is deleted if the ``with`` block raises."""
+    """Decode a body into a work file, which is deleted on a `ProtocolError`."""
     try:
         if coding is Compression.NONE:
             body.replace(work)

@@ -6,6 +6,7 @@ Defects of a blob (corrupt, truncated, deleted) are shown as a line on its tile;
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,6 +41,8 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes, shorten
 
 #: Maximum characters of markup in one tile.
+_log = logging.getLogger("odps_nb")
+
 TILE_BUDGET: Final = 512 * 1024
 #: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
@@ -228,6 +231,7 @@ def _draw(
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
     except Exception:  # noqa: BLE001  # e.g. bytes that are invalid in the text's encoding
+        _log.debug("the fallback of %s failed", format.kind, exc_info=True)
         made = binary.draw(excerpt, format, size, name=name)
     return replace(made, note=note)
 

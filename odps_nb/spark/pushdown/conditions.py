@@ -89,7 +89,7 @@ def columns_in(condition: Node) -> frozenset[str]:
 
 
 def rejects_nulls(condition: Node) -> bool:
-    """Whether a condition never holds for a row in which all of its columns are null."""
+    """Whether a condition is constant, or never holds where all of its columns are null."""
     if isinstance(condition, AllOf):
         return any(map(rejects_nulls, condition.parts))
     if isinstance(condition, AnyOf):

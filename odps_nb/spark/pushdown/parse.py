@@ -133,7 +133,7 @@ def refuse_versions(references: Iterable[Reference]) -> None:
             raise ArgumentError(
                 f"{'.'.join(ref.parts)} cannot be read at an earlier version (VERSION AS OF, "
                 "TIMESTAMP AS OF)",
-                hint="read the current table, or use odps.table(name).read(since=…, until=…) for "
+                hint="read the current table, or use odps_nb.spark.read(…, since=…, until=…) for "
                 "the rows that versions added",
             )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Hints for options of other formats.
 _INSTEAD = {
-    "use odps.table(name).read(since=…, until=…) for the rows that versions added; earlier "
+    'use .option("since", …) and .option("until", …) for the rows that versions added; earlier '
     "versions cannot be read": ("timestampasof", "versionasof"),
     "add columns with odps.sql('alter table … add columns …'); a write does not": (
         *("mergeschema", "overwriteschema"),
@@ -319,7 +319,8 @@ class StreamReadSettings:
 
 def _bound(given: Mapping[str, str], name: str) -> int | str | None:
     text = given.get(name)
-    return int(text) if text is not None and text.isdecimal() else text
+    # a longer number is no version, and is reported as such where times are parsed
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def _start(given: Mapping[str, str]) -> int | None:

@@ -76,7 +76,7 @@ def write(
     partitioned_by: str | Sequence[str] | None = None,
     progress: Progress = None,
 ) -> Receipt:
-    """Write a DataFrame in one commit; if this raises, nothing was written.
+    """Write a DataFrame in one commit; if the commit fails, nothing is written.
 
     Columns are matched by name; missing ones become null. All columns are checked before a task
     starts. A BLOB column accepts content (binary), a struct of ``data``, ``mime_type`` and

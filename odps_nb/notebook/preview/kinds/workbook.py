@@ -1,4 +1,4 @@
-"""Workbooks (Excel, OpenDocument): the sheet names, and the first rows of the first sheet."""
+"""Draws workbooks (Excel, OpenDocument) as a table with the sheet names."""
 
 from __future__ import annotations
 
