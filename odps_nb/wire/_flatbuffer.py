@@ -1,6 +1,6 @@
 """Minimal, bounds-checked flatbuffers reader for Arrow messages.
 
-A table holds a backward offset to its vtable and forward offsets to its strings, tables and
+A table contains a backward offset to its vtable and forward offsets to its strings, tables and
 vectors. An offset outside the buffer raises `FramingError`.
 """
 
@@ -24,7 +24,7 @@ def root(data: bytes) -> int:
 def fields_of(data: bytes, table: int, count: int) -> tuple[int, ...]:
     """Return the offsets of a table's first ``count`` fields; 0 for absent fields.
 
-    All are read in one step because this runs for every message in a stream.
+    All offsets are read in one step, because this runs for every message in a stream.
     """
     vtable = table - read(_I32, data, table)
     known = min(count, max(0, (read(_U16, data, vtable) - 3) // 2))

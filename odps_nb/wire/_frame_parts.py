@@ -61,7 +61,7 @@ def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Check and return the length of a header or footer: from 0 to ``limit`` bytes."""
+    """Return the length of a header or footer; raise unless it is from 0 to ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
@@ -75,7 +75,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
-    """Check and return the length of a blob, like `check_json_size`."""
+    """Return the length of a blob; raise unless it is from 0 to ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the data of frame {index} has the length {size}")
     if size > limit:
@@ -92,8 +92,8 @@ def check_data_size(size: int, limit: int, index: int) -> int:
 class FrameHeader:
     """The header of one frame; fields that are ``None`` are omitted from its JSON.
 
-    Uploads always have ``partition_values`` (a list of ``"key=value"``, possibly empty) and
-    ``column_index`` (the column's id in the write schema); downloads have neither.
+    Headers in uploads always have ``partition_values`` (a list of ``"key=value"``, possibly empty)
+    and ``column_index`` (the column's id in the write schema). Headers in downloads have neither.
     """
 
     partition_values: tuple[str, ...] | None = None
@@ -184,10 +184,10 @@ class RunningChecksum:
 
     @classmethod
     def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
-        """Create one for a download, whose checksum kind is known only at the footer.
+        """Create a running checksum for a download, whose footer states the checksum kind.
 
-        Keeps up to `RETAINED_BYTES` of data until the footer. For a larger blob, computes CRC-32 as
-        data arrives, and MD5 (0.6 GB/s, ten times slower) only ``with_md5``.
+        Keeps a blob of up to `RETAINED_BYTES` until the footer arrives. For a larger blob, computes
+        CRC-32 as data arrives, and MD5 (0.6 GB/s, ten times slower) only if ``with_md5`` is true.
         """
         kinds = (ChecksumKind.CRC32, ChecksumKind.MD5) if with_md5 else (ChecksumKind.CRC32,)
         return cls(*kinds, keep=length <= RETAINED_BYTES)
@@ -246,7 +246,7 @@ class BlobRecord:
     """One whole blob. Only framed blobs have a ``mime_type`` and a ``custom_file_name``.
 
     ``verified``: whether its checksums and length were checked; false only for a single blob
-    in a body of unknown length. ``reference``: the blob reference with which it was fetched;
+    in a body of unknown length. ``reference``: the blob reference used to fetch it;
     ``request_id``: the service's id of the response. Both are ``None`` if unknown.
 
     Unpacks into ``data, mime_type`` like the SDK's record, and equals that pair if it has neither
@@ -274,7 +274,7 @@ class BlobRecord:
 
     @property
     def file_name(self) -> str | None:
-        """Alias of ``custom_file_name``; this package uses this name."""
+        """Alias of ``custom_file_name``, used by the other classes of this package."""
         return self.custom_file_name
 
     def __iter__(self) -> Iterator[Any]:
@@ -307,7 +307,7 @@ class BlobRecord:
 
 
 class BlobStart(NamedTuple):
-    """Start of a blob. ``length`` in bytes is ``None`` for a raw body; ``header`` is its JSON."""
+    """Start of a blob. ``length`` is in bytes, ``None`` for a raw body; ``header`` is its JSON."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     content_type: str | None
@@ -326,7 +326,7 @@ class BlobData(NamedTuple):
 
 
 class BlobEnd(NamedTuple):
-    """End of the current blob; ``verified`` states whether its checksum was compared."""
+    """End of the current blob; ``verified`` states whether its checksum was checked."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     length: int

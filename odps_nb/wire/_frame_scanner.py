@@ -59,8 +59,9 @@ class FrameScanner:
 
         Each record's header JSON and checksum kind are appended to ``seen``.
         """
-        # Each line of this loop takes about a tenth of the time for a 512-byte blob. So a header
-        # equal to the previous one is not parsed, and the expected footer is compared as bytes.
+        # Each line of this loop takes about a tenth of the time per 512-byte blob. So a header
+        # equal to the previous one is not parsed again, and the expected footer is compared as
+        # bytes.
         records: list[BlobRecord] = []
         end, unpack, new, starts = len(buffer), LENGTH.unpack_from, BlobRecord, buffer.startswith
         max_blob, template, kind = self._max_blob, self._template, ChecksumKind.CRC32

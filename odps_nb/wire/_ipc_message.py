@@ -28,8 +28,8 @@ SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
 """Maximum number of fields in a schema, including nested ones."""
 
-# Fields by number. Message: version, header kind, header, body length, custom metadata;
-# RecordBatch: length, nodes, buffers, compression.
+# Fields in the order of their numbers. Message: version, header kind, header, body length, custom
+# metadata; RecordBatch: length, nodes, buffers, compression.
 _MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
 _DATA = 1  # DictionaryBatch field: its RecordBatch
 _ENDIANNESS, _FIELDS = 0, 1  # Schema fields
@@ -107,7 +107,7 @@ def _require_schema(metadata: bytes, schema: int) -> None:
 
 
 def _require_text(name: bytes) -> None:
-    """Raise unless the name is UTF-8: pyarrow accepts other bytes, but fails on first use."""
+    """Raise unless the name is UTF-8: pyarrow accepts other bytes, but fails when they are used."""
     try:
         name.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """Base classes of this package's push decoders (no I/O, no clock, no threads).
 
-``feed`` and ``feed_eof`` return what can be decoded so far and do nothing else. After an error or
-after ``feed_eof``, every call raises `StateError`: bytes after damage cannot be trusted.
+``feed`` and ``feed_eof`` return the output that can be decoded so far and do nothing else. After an
+error or after ``feed_eof``, every call raises `StateError`, because bytes after damage cannot be
+trusted.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class PieceDecoder(PushDecoder[bytes]):
     def pieces(self, chunk: BytesLike) -> Iterator[bytes]:
         """Yield the output of ``feed`` in pieces of bounded size.
 
-        Consume the iterator fully before the next call, or else every call raises `StateError`.
+        Consume the iterator fully before the next call; otherwise every later call raises
+        `StateError`.
         """
         self._enter()
         yield from self._pieces(memoryview(chunk).cast("B"))

@@ -1,6 +1,6 @@
-"""Checks that an Arrow IPC stream is complete: from its first message to its end marker.
+"""Checks that an Arrow IPC stream is complete, from its first message to its end marker.
 
-Reads the message envelope only; higher layers parse the batches with pyarrow. pyarrow accepts a
+Reads only the message envelopes; higher layers parse the batches with pyarrow. pyarrow accepts a
 stream that stops at a message boundary as complete (``docs/protocol.md`` section 5.5), so the end
 marker is required here.
 
@@ -26,7 +26,7 @@ END_MARKER = CONTINUATION + b"\x00\x00\x00\x00"
 DEFAULT_MAX_METADATA = 16 << 20
 """Maximum bytes of one message's metadata."""
 DEFAULT_MAX_BODY = 2 << 30
-"""Maximum bytes of one batch as received."""
+"""Maximum bytes of one batch before decompression."""
 DEFAULT_MAX_DECOMPRESSED = 512 << 20
 """Maximum decompressed bytes of a batch: twice the largest ``MaxBatchRawSize``."""
 
@@ -43,9 +43,9 @@ class _BodyNeeds:
     A non-empty buffer begins with an i64: its decompressed size, or -1 if it is not compressed.
     A body of 100 kB may declare gigabytes, and Arrow allocates the declared size.
 
-    Raises `OversizeError` (constructor and `feed`): the buffers together need more than ``limit``
-    bytes, or columns have more values than their bytes allow; `FramingError` (`feed`): a length
-    is negative.
+    The constructor and `feed` raise `OversizeError` if the buffers together need more than
+    ``limit`` bytes or a column has more values than its bytes allow. `feed` raises `FramingError`
+    if a length is negative.
     """
 
     __slots__ = ("_at", "_held", "_limit", "_longest", "_next", "_promised", "_promises", "_stored")
@@ -114,8 +114,8 @@ class EndMarkerCheck:
     """Message-by-message check of a stream, up to its end marker, while it is read.
 
     Bytes inside a batch that look like the end marker are ignored, and no byte may follow the
-    marker. Feed bytes here before Arrow reads them: the decompressed size of a batch is then
-    checked before Arrow allocates it.
+    marker. Feed bytes here before Arrow reads them, so the decompressed size of a batch is checked
+    before Arrow allocates it.
     """
 
     __slots__ = (
@@ -223,7 +223,7 @@ class EndMarkerCheck:
 
     @property
     def rows(self) -> int:
-        """Number of rows in all record batches begun so far."""
+        """Number of rows in all record batches that have started so far."""
         return self._rows
 
     def require(self, *, rows: int | None = None) -> None:

@@ -4,24 +4,24 @@
 
     | 4096 payload bytes | CRC32C, 4 bytes LE | 4096 … | CRC32C | 1…4095 bytes | CRC32C |
 
-Each CRC covers its own block only. This layer cannot detect a body that is cut exactly after a
+Each CRC covers only its own block. This layer cannot detect a body that is cut exactly after a
 complete block; the frame decoder and the HTTP body length detect that.
 
 Why one pass over n blocks is enough
 ------------------------------------
-Write A for "push one zero byte through the register", linear over GF(2), and F for the
-register's start, all ones. After a payload the register is r and its CRC is r ^ F. Pushing that
-CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F): a constant, whatever the
-payload was. The next block therefore starts from a constant instead of F, and by linearity ends
-in another constant. With c(n) the CRC of n blocks and their trailers:
+Let A be the map that pushes one zero byte through the register, which is linear over GF(2), and F
+the register's initial value, all ones. After a payload, the register is r and its CRC is r ^ F.
+Pushing that CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F), a constant
+that does not depend on the payload. The next block therefore starts from a constant instead of F,
+and by linearity ends in another constant. Let c(n) be the CRC of n blocks and their trailers:
 
     c(1)   = A⁴(F) ^ F
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
 
-So one CRC over all 4100·n bytes is compared with c(n); only on a mismatch is each block checked
-separately to find the damaged one. This detects just as much: the guarantee of this polynomial
-(it detects every error of one, two, three or any odd number of bits) holds up to 2³¹-1 bits,
-far beyond `RUN_BLOCKS`; any other damage is missed with probability 2⁻³², the same as per block.
+So one CRC over all 4100·n bytes is compared with c(n). Only after a mismatch is each block checked
+separately, to find the damaged one. This detects just as much damage. The polynomial detects every
+error of one, two, three or any odd number of bits in up to 2³¹-1 bits, far more than `RUN_BLOCKS`.
+It misses other damage with probability 2⁻³², the same as per block.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class BlockDecoder(PieceDecoder):
 
 
 class BlockEncoder:
-    """Encoder of a payload to blocks with checksums; chunks may end anywhere."""
+    """Encoder that divides a payload into blocks with checksums; chunks may end anywhere."""
 
     __slots__ = ("_finished", "_held")
 

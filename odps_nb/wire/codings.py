@@ -1,7 +1,7 @@
-"""zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
+"""Push decoders and encoders for zstd and LZ4 frames (``docs/protocol.md`` sections 1.4, 6.4).
 
 A decoder treats concatenated frames as one stream, raises if the input ends inside a frame, and
-limits its total output. Empty input is an empty stream.
+limits its total output. Empty input counts as an empty stream.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _NeedsInputError(Exception):
 
 
 class _Input:
-    """The zstd reader's input: the rest of the current chunk, without an end of file."""
+    """The zstd reader's input: the rest of the current chunk. It never reports an end of file."""
 
     __slots__ = ("rest",)
 
@@ -243,7 +243,7 @@ def encoder(name: Compression | str | None) -> Encoder:
             return Encoder(frame.compress, frame.flush)
         case Compression.LZ4:
             frame = lz4.frame.LZ4FrameCompressor(content_checksum=True)
-            # Begin the frame here, so that an empty stream is a valid frame.
+            # Begin the frame here, so an empty stream is also a valid frame.
             return Encoder(frame.compress, frame.flush, frame.begin())
         case _:
             return Encoder(bytes, bytes)

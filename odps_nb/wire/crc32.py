@@ -17,4 +17,4 @@ def _choose() -> tuple[Callable[..., int], str]:
 _CHOSEN = _choose()
 crc32: Callable[..., int] = _CHOSEN[0]
 IMPLEMENTATION: str = _CHOSEN[1]
-"""``crc32(data, value=0) -> int``, which continues from ``value``; the implementation's name."""
+"""Name of the implementation. ``crc32(data, value=0)`` continues the checksum ``value``."""

@@ -12,5 +12,5 @@ IMPLEMENTATION: str = (
     f"crc32c {getattr(_package, '__version__', 'before 2.9')} "  # older versions lack it
     f"({'hardware' if IS_FAST else 'software'})"
 )
-"""``crc32c(data, value=0) -> int``, which continues from ``value``; the implementation's name;
-and whether it uses the CPU's CRC instruction."""
+"""Name of the implementation, and whether it uses the CPU's CRC instruction. ``crc32c(data,
+value=0)`` continues the checksum ``value``."""

@@ -1,11 +1,11 @@
-"""Blob frames: encoder, and decoder to events (``docs/protocol.md`` sections 6.2, 6.4).
+"""Encodes blob frames, and decodes them to events (``docs/protocol.md`` sections 6.2, 6.4).
 
 ::
 
     | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
 
-The number of requested blobs determines whether a body is framed: a single one is raw, none or
-several are framed. Only that number reveals a body that was cut at a frame boundary.
+The body for a single requested blob is raw; for none or several blobs it is framed. Only the number
+of requested blobs reveals that a body was cut at a frame boundary.
 """
 
 # ruff: noqa: F401
@@ -84,7 +84,8 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
     """Decoder of frames to events.
 
     ``expected_count``: number of frames that the body must have; ``None`` for any number (in an
-    upload, where the server cannot know). The transport must then detect a cut at a frame boundary.
+    upload, because the server does not know the number). The transport must then detect a cut at a
+    frame boundary.
     ``max_header``: maximum bytes of a header's or footer's JSON. ``max_blob``: maximum bytes of
     one blob.
 

@@ -33,7 +33,7 @@ def has_own_checksum(block: BytesLike) -> bool:
 
 
 class _CodingInside(PieceDecoder):
-    """Decoder of CRC blocks around a coding; a payload without its magic number is uncompressed."""
+    """Decoder of CRC blocks around a coding; a payload without magic number is uncompressed."""
 
     __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
 
@@ -165,7 +165,8 @@ class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
     def events(self, chunk: BytesLike) -> Iterator[BlobEvent]:
         """Yield the events of ``feed`` one by one, in bounded memory.
 
-        Consume the iterator fully before the next call, or else every call raises `StateError`.
+        Consume the iterator fully before the next call; otherwise every later call raises
+        `StateError`.
         """
         self._enter()
         for piece in self._payload.pieces(chunk):

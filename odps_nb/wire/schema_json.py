@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# If a type code is a name, not a number, its parameters and subtypes are in other members, too.
+# A type code can also be a name; its parameters and subtypes are then also in other members.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -65,7 +65,7 @@ class WriteSchema:
         max_field_size: int = DEFAULT_MAX_FIELD_SIZE,
         key_columns: tuple[str, ...] = (),
     ) -> WriteSchema:
-        """Create one, numbering all levels in pre-order from 1: data, partition, system columns."""
+        """Create a schema; number levels in pre-order from 1: data, partition, system columns."""
         ids: dict[str, int] = {}
         for column in (*schema.all_columns, *system_columns):
             for path, _ in _levels(column.name, column.type):
@@ -80,9 +80,9 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``; omits unknown ids.
+        """Known column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``.
 
-        BLOBs in keys of a MAP are excluded: the service accepts no blobs in keys, and the stock
+        BLOBs in MAP keys are excluded, because the service accepts no blobs in keys, and the stock
         client ignores them.
         """
         return {
@@ -232,7 +232,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
 
 
 def decode_nested(members: Mapping[str, object]) -> WriteSchema:
-    """Parse the nested form; raise like `decode_flat`."""
+    """Parse the nested form; raise `FramingError` if a member is invalid."""
     fields = Fields(members, "TableSchema", in_answer)
     ids: dict[str, int] = {}
     keys: list[str] = []

@@ -1,6 +1,6 @@
 """Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
-The canonical string is the stock clients', which decode the URL *before* they split the
+The canonical string is that of the stock clients, which decode the URL *before* splitting the
 query. The verifier also accepts the standard order: split first, then decode.
 """
 
@@ -36,7 +36,7 @@ class Credentials:
     ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
     an application that acts for a user.
 
-    Raises `ConfigError`: a value contains spaces or line breaks, for example from pasting; the
+    Raises `ConfigError` if a value contains spaces or line breaks, for example from pasting. The
     signature would be wrong, or the header invalid.
     """
 
@@ -163,7 +163,7 @@ def sign(
 ) -> dict[str, str]:
     """Return the headers that sign a request.
 
-    Raises `ConfigError`: credentials are incomplete.
+    Raises `ConfigError` if the credentials are incomplete.
 
     ``method``, ``url``, ``headers``, ``endpoint``: as in `canonical_string`; a ``Date`` is added if
     missing. ``credentials``: without an access id, the bearer token is sent instead of a signature.
@@ -231,10 +231,10 @@ def verify(
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
     ``/``. ``keys``: returns an access id's secret, ``None`` if unknown. ``prefixes``: paths
-    that a client's endpoint may end with; they are not signed. ``now``, ``max_skew``: epoch
-    seconds, and the maximum difference of ``Date`` in seconds. ``sts_tokens``: returns the
-    temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of
-    a bearer token, ``None`` if unknown.
+    that a client's endpoint may end with; they are not signed. ``now``: epoch seconds.
+    ``max_skew``: maximum seconds between ``Date`` and ``now``. ``sts_tokens``: returns the
+    temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of a
+    bearer token, ``None`` if unknown.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:
@@ -249,7 +249,7 @@ def verify(
     key, matched = claim.key(secret), False
     for canonical in _candidates(method, path_and_query, lower, prefixes):
         expected = _bytes(_signature(key, canonical))
-        # Compare all candidates, so that the timing does not reveal which one nearly matched.
+        # Compare all candidates, so the timing does not reveal which one nearly matched.
         matched |= hmac.compare_digest(expected, _bytes(claim.signature))
     if not matched:
         raise _denied(403, "SignatureNotMatch", "the signature does not match the request")

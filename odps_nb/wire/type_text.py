@@ -56,7 +56,7 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'
 def parse_type(text: str) -> OdpsType:
     """Parse type text, ignoring case, e.g. ``MAP<string, decimal(10,2)>``.
 
-    Raises `ArgumentError`: the text is not a type; the message shows the position.
+    Raises `ArgumentError` if the text is not a type; the message contains the position.
     """
     parser = _Parser(text)
     found = parser.type(0)
@@ -67,7 +67,7 @@ def parse_type(text: str) -> OdpsType:
 def read_type(text: str | None) -> OdpsType:
     """Parse type text from the service; unreadable text becomes an `UnknownType`.
 
-    ``None`` or empty text becomes an `UnknownType` shown as ``unknown``. Inside ARRAY, MAP or
+    ``None`` or empty text becomes an `UnknownType` with the text ``unknown``. Inside ARRAY, MAP or
     STRUCT, only the unreadable part is unknown.
     """
     if not (text and text.strip()):
@@ -97,7 +97,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
 
 
 def format_type(type_: OdpsType) -> str:
-    """Format a type as the service does: lower case, no spaces, names quoted where needed."""
+    """Format a type as the service does: lower case, no spaces, names quoted if needed."""
     if isinstance(type_, DecimalType):
         if type_.precision is None:
             return "decimal"
@@ -227,7 +227,7 @@ class _Parser:
         return DecimalType(precision, scale)
 
     def _vector(self) -> VectorType:
-        """Parse ``(float, 4)`` or, as pyodps does, ``<float, 4>``."""
+        """Parse ``(float, 4)`` or ``<float, 4>``, the form that pyodps uses."""
         close = ">" if self.skip_sign("<") else ")"
         if close == ")":
             self._expect_sign("(")

@@ -28,7 +28,7 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Tree builder for elements and text that raises for a DOCTYPE or excessive nesting."""
+    """Tree builder that raises an error for a DOCTYPE or excessive nesting."""
 
     def __init__(self) -> None:
         super().__init__()

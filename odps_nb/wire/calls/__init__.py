@@ -1,8 +1,8 @@
 """Storage API requests and responses as values: one pair per action.
 
-The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1).
-``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request: the
-client uses the former, the embedded service the latter, so both share one format.
+Only this package knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1). The
+client calls ``request.encode()``, which returns a `WireRequest`. The embedded service calls
+`decode_request`, which returns the request. So both share one format.
 """
 
 # ruff: noqa: F401
@@ -104,7 +104,7 @@ def decode_request(wire: WireRequest) -> StorageRequest:
     The HTTP method is ignored because clients differ in it (``docs/protocol.md`` section 1.1). The
     path is ignored because routing has already used it.
 
-    Raises `InvalidRequestError`: unknown action, or invalid target, parameter or body; its
+    Raises `InvalidRequestError` for an unknown action or an invalid target, parameter or body; its
     ``status`` and ``code`` are those of the response to send.
     """
     params = Params(wire)

@@ -24,8 +24,8 @@ NO_PARAMS = Params(WireRequest(method="", path=""))
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
     """Parse the JSON object of a successful response; add its request id to errors.
 
-    An error object in a 2xx response is raised as an error: reading it as an empty result would
-    turn a failed commit into a success.
+    An error object in a 2xx response is raised as an error, because reading it as an empty result
+    would turn a failed commit into a success.
     """
     request_id = find_header(headers, REQUEST_ID)
 

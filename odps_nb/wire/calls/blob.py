@@ -99,8 +99,8 @@ class WriteBlobAnswer:
 class WriteBlob(StorageCall):
     """Request to upload one blob; the caller sends the unframed bytes as the body.
 
-    ``column_id`` is the BLOB leaf's id in the write schema, not a position. Empty partition
-    values are not omitted.
+    ``column_id`` is the BLOB leaf's id in the write schema, not a position. ``PartitionValues`` is
+    sent even if the partition is empty.
     """
 
     ACTION: ClassVar[str] = "TableWriteBlob"

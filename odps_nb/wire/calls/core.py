@@ -37,7 +37,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class WireRequest:
     """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
 
-    ``body`` is ``None`` if the caller streams it (uploads) or if there is none (GET).
+    ``body`` is ``None`` if the caller streams it (uploads) or the request has none (GET).
     ``params`` and ``headers`` are sent in this order.
     """
 
@@ -48,7 +48,7 @@ class WireRequest:
     body: bytes | None = None
 
     def url(self, endpoint: str) -> str:
-        """Return the absolute URL, encoded as the stock clients do (a space becomes ``+``)."""
+        """Return the absolute URL, encoded as by the stock clients (a space becomes ``+``)."""
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
             return f"{url}?{urlencode(self.params)}" if self.params else url
@@ -174,7 +174,7 @@ def parse_instance_target(target: str) -> tuple[str, str]:
 
 
 def encode_partition(spec: PartitionSpec, *, separator: str) -> str:
-    """Format ``ds=x/h=1``; raise `ArgumentError` if it would parse as another partition.
+    """Format a partition as ``ds=x/h=1``; raise if this text would parse as another partition.
 
     The separator follows the C++ client's live tests: ``/`` in write sessions and in a read's
     partitions, ``,`` in previews (TestTableWriteFullPartitioned,
@@ -210,7 +210,7 @@ def _level(text: str, *, quoted: bool) -> tuple[str, str]:
 
 
 class Params:
-    """A request's decoded query parameters; the last one of a repeated name wins."""
+    """A request's decoded query parameters; of a repeated name, only the last value is kept."""
 
     __slots__ = ("_values",)
 
@@ -271,8 +271,8 @@ def find_header(headers: Mapping[str, str] | Pairs, name: str) -> str | None:
 def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding that ``Accept-Encoding`` requests.
 
-    The header is ignored unless it lists Storage API codings only; a generic list such as
-    ``gzip, deflate, zstd`` is added by an HTTP library (``docs/protocol.md`` section 1.4).
+    The header is ignored unless it lists only Storage API codings, because HTTP libraries add
+    generic lists such as ``gzip, deflate, zstd`` (``docs/protocol.md`` section 1.4).
     """
     listed = find_header(headers, "accept-encoding") or ""
     names = [name.partition(";")[0].strip().lower() for name in listed.split(",")]

@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
-The error code determines the class, else an ``ODPS-nnnnnnn`` number in the text, else the HTTP
-status. A hint is added if the user can do something that the message does not mention.
+The class is determined by the error code, by an ``ODPS-nnnnnnn`` number in the text, or by the HTTP
+status, in this order. A hint is added if the message does not say what the user can do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
-# status -> codes: sent by the embedded service (``docs/protocol.md`` section 8.2) or seen elsewhere
+# status -> codes that the embedded service (``docs/protocol.md`` section 8.2) or others send
 _CODES = {
     400: "InvalidArgument InvalidParameter MalformedDataStream InvalidPartitionSpec "
     "InvalidRowRange ParseError InvalidColumnSpec InvalidProjectTable "
@@ -194,7 +194,8 @@ def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError 
 def _decoded(body: bytes) -> bytes:
     """Return the first MiB of an error body, decompressed if it begins with a magic number.
 
-    No text begins with a magic number, so the header is not needed. Damaged bodies are unchanged.
+    Text never begins with a magic number, so ``Content-Encoding`` is not needed. A damaged body is
+    returned unchanged.
     """
     try:
         if body[:2] == GZIP_MAGIC:
@@ -263,7 +264,7 @@ def is_storage_timeout(code: str | None, message: str) -> bool:
     """Return whether an error means that the service's metadata store timed out.
 
     Any status is possible; the stock clients retry if the text contains "OTSTimeout"
-    (``docs/protocol.md`` section 8.4). A name in the message may contain the word as well, so a
+    (``docs/protocol.md`` section 8.4). A name in the message may also contain this word, so a
     specific error code takes precedence.
     """
     is_vague = code in _VAGUE_CODES or STATUS_OF_CODE.get(code or "", 500) >= 500
@@ -273,8 +274,8 @@ def is_storage_timeout(code: str | None, message: str) -> bool:
 def is_time_overflow(text: str) -> bool:
     """Return whether a text says that a TIMESTAMP is out of range for nanoseconds.
 
-    Reported by one client, without the HTTP status (Apache Doris, pull request 49600):
-    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone
+    The only known report of this error (Apache Doris, pull request 49600) does not state the HTTP
+    status: ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone
     denotes any failed read.
     """
     return bool(_TIME_OVERFLOW.search(text))
@@ -310,13 +311,13 @@ def _parse(body: bytes) -> _Parts | None:
 
 
 def _raw(body: bytes) -> str:
-    """Return the text of a body that is not an error document; remove tags and secrets."""
+    """Return the text of a body that is not an error document, without tags and secrets."""
     text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
     return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
-    """Read an error's members as the service names them, else as other servers and gateways do."""
+    """Read an error's members under the service's names, or those of other servers and gateways."""
     inner = next((name for name in ("error", "Error") if name in fields), None)
     if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
         fields = fields.inner(inner)
@@ -344,7 +345,8 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Parse seconds only: a date needs a clock, which this layer must not use. `client` parses it.
+    # Parse only seconds: a date needs a clock, which this layer must not use. `client` parses
+    # dates.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None
     if seconds is None and hold_millis is not None:

@@ -25,8 +25,8 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
-"""Maximum rows of a result whose tables the caller may not download (vendor's manual)."""
-# The real service reportedly sends these tunnel statuses here, too.
+"""Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
+# The real service reportedly also sends these statuses of the tunnel.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
 

@@ -51,14 +51,14 @@ NOT_INCREMENTAL: Mapping[str, object] = {
     "Mode": "append",
     "EnableIncrementalRead": False,
 }
-"""Version in the response to a non-incremental read (C++ client: table_read_session)."""
+"""Options in the response to a non-incremental read (C++ client: table_read_session)."""
 DEFAULT_BATCH_ROWS = 4096
 MAX_BATCH_ROWS = 20_000
 """Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 """Range of ``MaxBatchRawSize``; 0 is also allowed (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# An expiry below this value is in seconds, above it in milliseconds: no source states the unit,
-# and 10^11 is the year 5138 in seconds and 1973 in milliseconds.
+# An expiry below this value is read as seconds, a larger one as milliseconds. No source states the
+# unit; 10^11 denotes the year 5138 in seconds and 1973 in milliseconds.
 _MILLISECONDS_FROM = 10**11
 
 
@@ -101,9 +101,9 @@ class ReadSessionAnswer(StorageAnswer):
 
     ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes
     have a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes.
-    ``schema`` lists the columns of the streams, in order. ``latest_version`` is the table version
-    of the snapshot, where the next incremental read starts. ``incremental_options`` repeats those
-    of the request. Some clients require every member.
+    ``schema`` lists the columns of the streams, in order. ``latest_version`` is the snapshot's
+    table version, from which the next incremental read starts. ``incremental_options`` repeats the
+    request's options. Some clients require every member.
     """
 
     WHAT: ClassVar[str] = "response to TableCreateReadSession"
@@ -233,7 +233,7 @@ def _take_split(received: Received) -> Split:
 
 
 def _check_format(received: Received) -> None:
-    """Raise for any format but Arrow V5, as the older service did (pyodps: v1 live tests)."""
+    """Raise for any format except Arrow V5, as the older service does (pyodps: v1 live tests)."""
     asked = received.fields.inner("DataFormat")
     for key, known in _FORMAT.items():
         said = asked.text(key, known)
@@ -250,8 +250,8 @@ class ReadRows(StorageCall):
     """Request to open the Arrow stream of one split (``TableRead``).
 
     ``skip_rows``: rows to skip at the start of the split when resuming after a broken stream.
-    ``max_batch_raw_size``: bytes; 0 means no limit. The service rejects more rows per batch than
-    `MAX_BATCH_ROWS`, and sizes other than 0 or `MIN_BATCH_BYTES` to `MAX_BATCH_BYTES`.
+    ``max_batch_rows`` must not exceed `MAX_BATCH_ROWS`. ``max_batch_raw_size`` (bytes) must be 0
+    (no limit) or between `MIN_BATCH_BYTES` and `MAX_BATCH_BYTES`.
     """
 
     ACTION: ClassVar[str] = "TableRead"
@@ -275,10 +275,9 @@ class ReadRows(StorageCall):
 class Preview(StorageCall):
     """Request for the first rows of a table, without a session (``TablePreview``).
 
-    A ``limit`` of 0 means all rows; with ``None`` the service uses its default, which is not
-    documented. Empty ``columns`` means all columns, partition columns last. A partition that does
-    not exist returns no rows and no error (C++ client: preview tests). The body repeats the
-    parameters.
+    A ``limit`` of 0 means all rows; with ``None`` the service uses its undocumented default. Empty
+    ``columns`` means all columns, partition columns last. For a missing partition, the service
+    returns no rows and no error (C++ client: preview tests). The body repeats the parameters.
     """
 
     ACTION: ClassVar[str] = "TablePreview"

@@ -71,7 +71,7 @@ class WriteSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionStateAnswer(StorageAnswer):
-    """The closed streams of a write session: stream id -> highest closed version.
+    """The closed streams of a write session, as a mapping of stream ids to highest closed versions.
 
     A staging id is an opaque string that the service creates.
     """
@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Request for a write session's column ids; no API version adds a write mode here."""
+    """Request for a write session's column ids; it has no write mode in any API version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -274,7 +274,8 @@ class WriteRowsAnswer(StorageAnswer):
 class CreateWriteStream(StorageCall):
     """Request to open a write stream; a higher version of the same id replaces lower versions.
 
-    With ``exactly_once``, the response has an access token and each `WriteRows` an offset.
+    With ``exactly_once``, the response contains an access token, and each `WriteRows` sends an
+    offset.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteStream"
@@ -323,7 +324,7 @@ class GetWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseWriteStream(StorageCall):
-    """Request to close a complete stream. A commit includes closed streams only."""
+    """Request to close a complete stream. A commit includes only closed streams."""
 
     ACTION: ClassVar[str] = "TableCloseWriteStream"
     idempotent: ClassVar[bool] = True

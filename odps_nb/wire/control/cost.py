@@ -1,4 +1,4 @@
-"""The cost estimate of a query, returned by a job with a ``SQLCost`` task, which runs nothing.
+"""A query's cost estimate, returned by a ``SQLCost`` task, which does not run the query.
 
 ``docs/protocol.md`` section 9.3.
 """

@@ -1,8 +1,8 @@
 """Parses and formats the SQL and JSON of expressions that generate partition columns.
 
-The table document contains the expression as JSON text, a post-order list: references, constants,
-and calls on the preceding items (``GenerateExpression`` of the Java and the Go SDK,
-``odps/expressions`` of pyodps).
+The table document contains the expression as JSON text: a post-order list of references, constants,
+and calls whose arguments are the preceding items (``GenerateExpression`` in the Java and Go SDKs,
+``odps/expressions`` in pyodps).
 """
 
 from __future__ import annotations

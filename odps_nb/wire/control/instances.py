@@ -50,7 +50,7 @@ _XML_HEADERS = (("Content-Type", XML_TYPE),)
 class TaskResult:
     """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
-    Text to encode holds invalid UTF-8 bytes as surrogates (Python's ``surrogateescape``).
+    In text to encode, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
     """
 
     name: str = SQL_TASK
@@ -169,7 +169,7 @@ class SubmittedInstance:
 class SubmitSql:
     """Request to start a SQL job; a repeated ``unique_id`` in a project returns the same instance.
 
-    ``estimates``: return a `SqlCost` without running the query.
+    With ``estimates``, the job returns a `SqlCost` without running the query.
     """
 
     project: str

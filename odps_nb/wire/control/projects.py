@@ -156,7 +156,7 @@ class TenantInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTenant(SafeCall):
-    """Request for the tenant, which pyodps sends at login and odps_nb never sends."""
+    """Request for the tenant. pyodps sends it at login; odps_nb never does."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -190,9 +190,9 @@ def encode_tunnel_endpoint(host: str) -> tuple[bytes, dict[str, str]]:
 def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     """Return the tunnel endpoint as a URL, with the scheme of the REST endpoint.
 
-    Raises `FramingError`: the response is not a host name but, for example, a proxy's web page;
-    `ConfigError`: the endpoint is https:// but the response is http://, so keys would be sent
-    unencrypted.
+    Raises `FramingError` if the response is not a host name but, for example, a proxy's web page.
+    Raises `ConfigError` if the endpoint is https:// but the response is http://, because keys would
+    be sent unencrypted.
     """
     host = _host(body)
     scheme = endpoint.partition("://")[0].lower()

@@ -33,7 +33,7 @@ def is_column_name(name: str) -> bool:
     """Whether a new table's column may have this name, back-quoted in SQL.
 
     The manual allows letters and digits; the test ``filterPushDownColumnNames`` of the vendor's
-    Spark connector has columns ``44``, ``5列`` and ``'列七'``, with the quotes.
+    Spark connector has columns ``44``, ``5列`` and ``'列七'`` (the quotes are part of the name).
     """
     return bool(_COLUMN.fullmatch(name)) and len(name.encode()) <= MAX_NAME_BYTES
 

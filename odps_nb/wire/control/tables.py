@@ -67,11 +67,11 @@ class TableInfo:
         return f"TableInfo({', '.join([*facts, *([f'owner={self.owner!r}'] * bool(self.owner))])})"
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers of ``GET …/tables/<name>``."""
+        """Encode the response to ``GET …/tables/<name>`` as body and headers."""
         return self._encode(self._members())
 
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers of ``GET …/tables/<name>?extended``."""
+        """Encode the response to ``GET …/tables/<name>?extended`` as body and headers."""
         reserved: dict[str, object] = dict(self.properties)
         if self.primary_key:
             reserved["PrimaryKey"] = list(self.primary_key)
@@ -267,7 +267,7 @@ class PartitionInfo:
     files: int = 1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers of ``GET …?partition=…``."""
+        """Encode the response to ``GET …?partition=…`` as body and headers."""
         created = self.created_at or 0
         return self._encode(
             createTime=created,
