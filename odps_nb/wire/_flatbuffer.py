@@ -108,4 +108,4 @@ def _vector(data: bytes, at: int, size: int) -> tuple[int, int]:
 
 
 def _outside() -> FramingError:
-    return FramingError("an offset in an Arrow message points outside of the message")
+    return FramingError("an offset in an Arrow message points outside the message")

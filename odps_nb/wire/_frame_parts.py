@@ -63,10 +63,10 @@ def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
     """Return the length of a header or footer; raise unless it is from 0 to ``limit`` bytes."""
     if size < 0:
-        raise FramingError(f"the {what} of frame {index} has the length {size}")
+        raise FramingError(f"the {what} of frame {index} has the negative length {size}")
     if size > limit:
         raise OversizeError(
-            f"the {what} of frame {index} has {size} bytes, more than {limit}",
+            f"the {what} of frame {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
             hint="raise max_header, unless the stream is damaged or not framed",
@@ -77,10 +77,10 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
 def check_data_size(size: int, limit: int, index: int) -> int:
     """Return the length of a blob; raise unless it is from 0 to ``limit`` bytes."""
     if size < 0:
-        raise FramingError(f"the data of frame {index} has the length {size}")
+        raise FramingError(f"the data of frame {index} has the negative length {size}")
     if size > limit:
         raise OversizeError(
-            f"blob {index} has {size} bytes, more than {limit}",
+            f"blob {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
             hint="raise max_blob, unless the stream is damaged or not framed",
@@ -217,7 +217,7 @@ class RunningChecksum:
             return False
         if actual != footer.value:
             raise ChecksumError(
-                f"{footer.kind.value} of blob {index} is {actual} where its footer says "
+                f"{footer.kind.value} of blob {index} is {actual}, but its footer states "
                 f"{footer.value}",
                 expected=footer.value,
                 actual=actual,

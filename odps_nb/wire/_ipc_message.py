@@ -79,7 +79,9 @@ def parse_message(metadata: bytes) -> IpcMessage:
         places, stored = _buffers(metadata, buffers, body_length, _PROMISE if compressed else 1)
         promises = places if compressed else ()
     if body_length < 0 or rows < 0:
-        raise FramingError(f"an Arrow message has a body of {body_length} bytes and {rows} rows")
+        raise FramingError(
+            f"an Arrow message has a negative size: {body_length} bytes, {rows} rows"
+        )
     return IpcMessage(
         kind=kind,
         body_length=body_length,
@@ -92,13 +94,13 @@ def parse_message(metadata: bytes) -> IpcMessage:
 
 def _require_schema(metadata: bytes, schema: int) -> None:
     if number(I16, metadata, schema, _ENDIANNESS):
-        raise FramingError("the Arrow stream is big-endian")
+        raise FramingError("the Arrow stream is big-endian; only little-endian is supported")
     waiting, count = tables(metadata, schema, _FIELDS), 0
     while waiting:
         field = waiting.pop()
         count += 1
         if count > MAX_FIELDS:
-            raise FramingError(f"the schema of the Arrow stream has over {MAX_FIELDS} fields")
+            raise FramingError(f"the schema of the Arrow stream has more than {MAX_FIELDS} fields")
         _require_text(text(metadata, field, _NAME))
         if number(U8, metadata, field, _TYPE_KIND) == _TIMESTAMP:
             zone = table_at(metadata, field, _TYPE)
@@ -118,7 +120,7 @@ def _longest(metadata: bytes, nodes: int) -> int:
     longest = 0
     for length, _ in pairs(metadata, nodes):
         if length < 0:
-            raise FramingError(f"an Arrow column has {length} values")
+            raise FramingError(f"the length of an Arrow column is {length}; it must be at least 0")
         longest = max(longest, length)
     return longest
 
@@ -133,8 +135,8 @@ def _buffers(
             continue
         if length < least or offset < end or offset + length > body_length:
             raise FramingError(
-                f"an Arrow buffer of {length} bytes at {offset} overlaps another or lies "
-                f"outside of a body of {body_length}"
+                f"an Arrow buffer of {length} bytes at {offset} overlaps another buffer or lies "
+                f"outside the body of {body_length} bytes"
             )
         places.append(offset)
         end, stored = offset + length, stored + length

@@ -45,7 +45,7 @@ class PushDecoder(ABC, Generic[Out]):
         if self._ended:
             raise StateError("this decoder has already reached the end of its stream")
         if not self._alive:
-            raise StateError("this decoder failed before; bytes after an error cannot be decoded")
+            raise StateError("this decoder has failed; bytes after an error cannot be decoded")
         self._alive = False  # until the decoding step succeeds
 
     @abstractmethod

@@ -87,12 +87,12 @@ class _BodyNeeds:
 
     def _count(self, promised: int) -> None:
         if promised < -1:
-            raise FramingError(f"an Arrow buffer declares a decompressed size of {promised} bytes")
+            raise FramingError(f"an Arrow buffer declares the invalid decompressed size {promised}")
         self._promised += max(0, promised)
         if self._promised > self._limit:
             raise OversizeError(
-                f"an Arrow batch of {self._stored} bytes needs {self._promised} or more when it is "
-                f"decompressed, more than {self._limit}",
+                f"an Arrow batch of {self._stored} bytes needs at least {self._promised} bytes "
+                f"after decompression; the limit is {self._limit}",
                 limit=self._limit,
                 actual=self._promised,
                 hint="read in smaller batches, unless the stream is damaged",
@@ -103,7 +103,8 @@ class _BodyNeeds:
         accounted = max(_FREE_LENGTH, _BITS * size)
         if self._longest > accounted:
             raise OversizeError(
-                f"an Arrow batch of {size} bytes claims a column of {self._longest} values",
+                f"an Arrow batch of {size} bytes declares a column of {self._longest} values; "
+                f"the limit for this size is {accounted}",
                 limit=accounted,
                 actual=self._longest,
                 hint="read in smaller batches, unless the stream is damaged",
@@ -151,7 +152,7 @@ class EndMarkerCheck:
     def feed(self, chunk: BytesLike) -> None:
         """Check the next bytes of the decoded stream; chunks may end anywhere."""
         if self._state == "failed":
-            raise StateError("this stream failed before; bytes after an error cannot be decoded")
+            raise StateError("this stream has failed; bytes after an error cannot be decoded")
         before, self._state = self._state, "failed"
         self._state = self._walk(memoryview(chunk).cast("B"), before)
         self._total += len(chunk)
@@ -199,7 +200,7 @@ class EndMarkerCheck:
     def _check_size(size: int, limit: int, what: str, offset: int) -> None:
         if size > limit:
             raise OversizeError(
-                f"the {what} of an Arrow message has {size} bytes, more than {limit}",
+                f"the {what} of an Arrow message has {size} bytes; the limit is {limit}",
                 offset=offset,
                 limit=limit,
                 actual=size,
@@ -230,14 +231,14 @@ class EndMarkerCheck:
         """Raise unless the stream is complete and, if ``rows`` is set, has that many rows."""
         if not self.complete:
             raise TruncatedError(
-                f"the Arrow stream stops after {self._total} bytes without its end marker",
+                f"the Arrow stream ends after {self._total} bytes without its end marker",
                 offset=self._total,
                 actual=self._total,
                 hint="read the split again or resume it; batches are missing",
             )
         if rows is None or rows == self._rows:
             return
-        message = f"the Arrow stream has {self._rows} rows where {rows} were expected"
+        message = f"the Arrow stream has {self._rows} rows, but {rows} were expected"
         if self._rows < rows:
             raise TruncatedError(message, offset=self._total, expected=rows, actual=self._rows)
         raise FramingError(message, offset=self._total)
@@ -263,7 +264,7 @@ def sniff_body(
     found: Literal["ipc"] | Compression | None = "ipc" if head == CONTINUATION else sniff(head)
     if found is None:
         raise FramingError(
-            f"the body begins with {head.hex(' ')}: neither Arrow, zstd nor LZ4", offset=0
+            f"the body begins with {head.hex(' ')}, which is not Arrow, zstd or LZ4", offset=0
         )
     if declared is not Compression.NONE and found is not declared:
         raise FramingError(

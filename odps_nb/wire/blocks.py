@@ -107,8 +107,8 @@ def _mismatch(
 ) -> ChecksumError:
     offset = block * STORED_SIZE
     error = kind(
-        f"CRC32C of block {block} (byte {offset}, {size} payload bytes) is {actual:08x} "
-        f"where {expected:08x} is stored",
+        f"CRC32C of block {block} (byte {offset}, {size} payload bytes) is {actual:08x}, "
+        f"but {expected:08x} is stored",
         block=block,
         offset=offset,
         expected=expected,

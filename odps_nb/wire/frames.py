@@ -288,8 +288,8 @@ class FrameEncoder:
         if self._left < 0:
             self._state = "dead"
             raise FramingError(
-                f"the source has more than the {self._length} bytes announced",
-                hint="pass the right size, or the whole content",
+                f"the source has more than the announced {self._length} bytes",
+                hint="pass the correct size, or the whole content",
             )
         piece = bytes(chunk)
         self._checksum.update(piece)
@@ -300,8 +300,8 @@ class FrameEncoder:
         self._move("open", "dead")
         if self._left:
             raise FramingError(
-                f"the source has {self._length - self._left} of {self._length} bytes announced",
-                hint="pass the right size, or the whole content",
+                f"the source has {self._length - self._left} of the announced {self._length} bytes",
+                hint="pass the correct size, or the whole content",
             )
         footer = self._checksum.footer(self._kind).encode()
         return LENGTH.pack(len(footer)) + footer

@@ -51,7 +51,7 @@ def load_object(
 ) -> dict[str, Any]:
     """Parse one JSON object as a dict; the arguments are those of `parse_object`."""
     if len(body) > max_bytes:
-        raise refuse(f"{what} has {len(body)} bytes of JSON, more than {max_bytes}")
+        raise refuse(f"{what} has {len(body)} bytes of JSON; the limit is {max_bytes}")
     if not body.strip():
         return {}
     try:
@@ -59,7 +59,7 @@ def load_object(
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise refuse(f"{what} is not JSON: {shorten(str(error), 120)}") from None
     if not isinstance(value, dict):
-        raise refuse(f"{what} is {_name(value)} where a JSON object is expected")
+        raise refuse(f"{what} is {_name(value)}, but a JSON object is expected")
     return value
 
 
@@ -161,7 +161,7 @@ class Fields:
             return value.lower() == "true"
         if isinstance(value, bool):
             return value
-        raise self.fail(key, f"is {_name(value)} where true or false is expected")
+        raise self.fail(key, f"is {_name(value)}, but true or false is expected")
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings."""
@@ -185,11 +185,11 @@ class Fields:
         value = self._members.get(key)
         if value is None or isinstance(value, dict):
             return value
-        raise self.fail(key, f"is {_name(value)} where an object is expected")
+        raise self.fail(key, f"is {_name(value)}, but an object is expected")
 
     def _inner(self, key: str, value: object) -> Fields:
         if not isinstance(value, dict):
-            raise self.fail(key, f"is {_name(value)} where an object is expected")
+            raise self.fail(key, f"is {_name(value)}, but an object is expected")
         return Fields(value, f"{self.what}.{key}", self._refuse)
 
     def _list(self, key: str) -> list[object]:
@@ -197,12 +197,12 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.fail(key, f"is {_name(value)} where a list is expected")
+            raise self.fail(key, f"is {_name(value)}, but a list is expected")
         return value
 
     def _text(self, key: str, value: object) -> str:
         if not isinstance(value, str):
-            raise self.fail(key, f"is {_name(value)} where text is expected")
+            raise self.fail(key, f"is {_name(value)}, but text is expected")
         if not value.isascii():
             try:
                 value.encode()
@@ -212,7 +212,7 @@ class Fields:
 
     def _integer(self, key: str, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.fail(key, f"is {_name(value)} where an integer is expected")
+            raise self.fail(key, f"is {_name(value)}, but an integer is expected")
         if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             raise self.fail(key, "does not fit into 64 bits")
         return value

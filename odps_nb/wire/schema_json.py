@@ -165,7 +165,7 @@ def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
 def _limited(fields: Fields, key: str) -> list[Fields]:
     columns = fields.inners(key)
     if len(columns) > MAX_COLUMNS:
-        raise fields.fail(key, f"has {len(columns)} columns, more than {MAX_COLUMNS}")
+        raise fields.fail(key, f"has {len(columns)} columns; the limit is {MAX_COLUMNS}")
     return columns
 
 
@@ -274,7 +274,7 @@ def _nested_column(one: Fields, ids: dict[str, int], keys: list[str]) -> Column:
 
 def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> OdpsType:
     if depth > MAX_DEPTH:
-        raise level.fail("SubTypes", f"are nested more than {MAX_DEPTH} deep")
+        raise level.fail("SubTypes", f"is nested deeper than {MAX_DEPTH} levels")
     number = _column_id(level)
     if number is not None:
         ids[path] = number
@@ -303,12 +303,14 @@ def _decode_children(
     if defaults is None:
         names = [child.need_text("MemberName") for child in children]
         if len({name.casefold() for name in names}) < max(1, len(names)):
-            raise level.fail("SubTypes", "of a STRUCT have missing or duplicate names")
+            raise level.fail("SubTypes", "of a STRUCT has missing or duplicate names")
     elif len(children) == len(defaults):
         pairs = zip(children, defaults, strict=True)
         names = [child.text("MemberName") or default for child, default in pairs]
     else:
-        raise level.fail("SubTypes", f"of {code.name} are {len(children)}, not {len(defaults)}")
+        raise level.fail(
+            "SubTypes", f"for {code.name}: {len(children)} found, {len(defaults)} needed"
+        )
     types = [
         _decode_level(child, f"{path}.{name}", ids, depth)
         for child, name in zip(children, names, strict=True)

@@ -133,7 +133,7 @@ def authorization(
     access_id, secret = credentials.access_id, credentials.access_key
     if not access_id or not secret:
         raise ConfigError(
-            "no access id and key are set to sign the request with",
+            "no access id and key are set for signing the request",
             option="access_id" if not access_id else "access_key",
             hint="set ODPS_ACCESS_ID and ODPS_ACCESS_KEY, or name a profile",
         )

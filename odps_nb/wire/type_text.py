@@ -185,7 +185,7 @@ class _Parser:
 
     def type(self, depth: int) -> OdpsType:
         if depth > MAX_DEPTH:
-            raise self.error(f"it is nested more than {MAX_DEPTH} deep")
+            raise self.error(f"it is nested deeper than {MAX_DEPTH} levels")
         start = self._token.start
         word = self._take("word", "a type").lower()
         if word in _PRIMITIVES:

@@ -40,7 +40,7 @@ class _Builder(ElementTree.TreeBuilder):
     def start(self, tag: str, attrs: dict[str, str], /) -> Element:
         self._depth += 1
         if self._depth > MAX_XML_DEPTH:
-            raise ValueError(f"elements are nested more than {MAX_XML_DEPTH} deep")
+            raise ValueError(f"elements are nested deeper than {MAX_XML_DEPTH} levels")
         return super().start(tag, attrs)
 
     def end(self, tag: str, /) -> Element:
@@ -57,8 +57,8 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
         raise
     if found.tag != root:
         raise FramingError(
-            f"{what}: this is not a response of MaxCompute: it begins with <{found.tag[:80]}> "
-            f"where <{root}> is expected",
+            f"{what}: this is not a MaxCompute response: it begins with <{found.tag[:80]}>, "
+            f"but <{root}> is expected",
             hint=_NOT_THEIRS,
         )
     return found

@@ -171,7 +171,9 @@ def test_units_are_honoured(raw: Raw) -> None:
 def test_an_unknown_form_is_refused(raw: Raw, plain: str, form: dict[str, str]) -> None:
     """evidence 42 (Python v1: test_read_with_invalid_data_format)"""
     session = raw.session(plain, SplitOptions=ROW_OFFSET)
-    assert "the only format of rows" in refused(raw.read(plain, session, ALL, DataFormat=form))
+    assert "the only supported row format" in refused(
+        raw.read(plain, session, ALL, DataFormat=form)
+    )
 
 
 def test_an_offset_past_the_end_is_refused(raw: Raw, plain: str) -> None:

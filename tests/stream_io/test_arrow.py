@@ -104,12 +104,12 @@ def test_a_flipped_bit_ends_in_batches_or_in_one_of_our_errors() -> None:
 def test_missing_and_surplus_rows_are_errors_after_the_last_batch() -> None:
     reader = ArrowReader(StreamReader(io.BytesIO(ipc(BATCHES))), expected_rows=1004)
     assert [reader.read().num_rows for _ in BATCHES] == [1000, 0, 3]
-    with pytest.raises(TruncatedError, match="1003 rows where 1004"):
+    with pytest.raises(TruncatedError, match="1003 rows, but 1004"):
         reader.read()
     assert reader.get_status() is Status.FAILED
     with pytest.raises(StateError):
         reader.read()
-    with pytest.raises(FramingError, match="1003 rows where 1002"):
+    with pytest.raises(FramingError, match="1003 rows, but 1002"):
         read(ipc(BATCHES), expected_rows=1002)
 
 

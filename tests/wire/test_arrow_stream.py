@@ -110,10 +110,10 @@ def test_bytes_behind_the_end_are_an_error() -> None:
 
 def test_missing_and_surplus_rows_are_errors() -> None:
     check = watch(SAMPLE)
-    with pytest.raises(TruncatedError, match="13 rows where 14") as caught:
+    with pytest.raises(TruncatedError, match="13 rows, but 14") as caught:
         check.require(rows=14)
     assert (caught.value.expected, caught.value.actual) == (14, 13)
-    with pytest.raises(FramingError, match="13 rows where 12"):
+    with pytest.raises(FramingError, match="13 rows, but 12"):
         check.require(rows=12)
 
 
@@ -298,7 +298,7 @@ def test_buffers_that_overlap_or_leave_the_body_are_refused(buffers: tuple[int, 
     batch = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
     old = pack("<8q", 0, 0, 0, 8, 8, 0, 8, 8)  # two of validity, two of values
     new = pack("<8q", 0, 0, *buffers[:2], 8, 0, *buffers[2:])
-    with pytest.raises(FramingError, match="overlaps another or lies outside"):
+    with pytest.raises(FramingError, match="overlaps another buffer or lies outside"):
         watch(changed(batch, old, new))
 
 
@@ -312,7 +312,7 @@ def test_a_compressed_buffer_has_space_for_its_declared_size() -> None:
     lengths = [
         n for n in range(size - 8, size + 1) if stream[at:body].count(pack("<qq", 0, n)) == 1
     ]
-    with pytest.raises(FramingError, match="overlaps another or lies outside"):
+    with pytest.raises(FramingError, match="overlaps another buffer or lies outside"):
         watch(changed(batch, pack("<qq", 0, lengths[0]), pack("<qq", 0, 7), compression="zstd"))
 
 

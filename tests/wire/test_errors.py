@@ -77,7 +77,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (403, "SignatureNotMatch", AccessDeniedError, "check that the access key"),
         (403, "SignatureDoesNotMatch", AccessDeniedError, "check that the access key"),
         (403, "RequestTimeTooSkewed", AccessDeniedError, "check the clock"),
-        (403, "NoPermission", AccessDeniedError, "owner of the project"),
+        (403, "NoPermission", AccessDeniedError, "ask the project owner"),
         (404, "NoSuchTable", NotFoundError, "odps.tables()"),
         (404, "NoSuchPartition", NotFoundError, "table.partitions()"),
         (404, "NoSuchProject", NotFoundError, "endpoint"),

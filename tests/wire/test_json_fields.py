@@ -100,19 +100,19 @@ def test_truth_may_be_spelled_as_text(value: object, expected: bool) -> None:
         ("text", "\ud800", "is not valid Unicode"),
         ("need_text", "", "is missing"),
         ("loose_text", True, "is true or false where text"),
-        ("integer", "3", "is text where an integer"),
-        ("integer", 1.0, "is a number where an integer"),
-        ("integer", True, "is true or false where an integer"),
+        ("integer", "3", "is text, but an integer"),
+        ("integer", 1.0, "is a number, but an integer"),
+        ("integer", True, "is true or false, but an integer"),
         ("integer", 2**63, "does not fit into 64 bits"),
         ("loose_text", 2**63, "does not fit into 64 bits"),
         ("loose_integer", "3.5", "is not an integer"),
         ("loose_integer", "9" * 19, "does not fit into 64 bits"),
-        ("texts", "x", "is text where a list"),
+        ("texts", "x", "is text, but a list"),
         ("texts", ["x", None], "is null where text"),
-        ("integers", [None], "is null where an integer"),
-        ("inner", [], "is a list where an object"),
-        ("inners", [1], "is a number where an object"),
-        ("mapping", [], "is a list where an object"),
+        ("integers", [None], "is null, but an integer"),
+        ("inner", [], "is a list, but an object"),
+        ("inners", [1], "is a number, but an object"),
+        ("mapping", [], "is a list, but an object"),
     ],
 )
 def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) -> None:
@@ -121,7 +121,7 @@ def test_ill_typed_member_is_reported(getter: str, value: object, problem: str) 
 
 
 def test_ill_typed_truth_is_reported() -> None:
-    with pytest.raises(FramingError, match="where true or false is expected"):
+    with pytest.raises(FramingError, match="but true or false is expected"):
         fields(a="yes").boolean("a", default=False)
 
 
@@ -135,9 +135,9 @@ def test_inner_objects_name_their_place() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"[]", "is a list where a JSON object"),
-        (b"null", "is null where a JSON object"),
-        (b"3", "is a number where a JSON object"),
+        (b"[]", "is a list, but a JSON object"),
+        (b"null", "is null, but a JSON object"),
+        (b"3", "is a number, but a JSON object"),
         (b"{", "is not JSON"),
         (b'{"a": NaN}', "NaN is not a JSON value"),
         (b'{"a": -Infinity}', "-Infinity is not a JSON value"),
@@ -160,7 +160,7 @@ def test_nothing_is_an_empty_object(body: bytes) -> None:
 
 
 def test_size_has_a_limit() -> None:
-    with pytest.raises(FramingError, match="9 bytes of JSON, more than 8"):
+    with pytest.raises(FramingError, match="9 bytes of JSON; the limit is 8"):
         parse_object(b'{"a": 11}', "document", max_bytes=8)
     assert parse_object(b'{"a": 1}', "document", max_bytes=8).integer("a") == 1
 

@@ -295,7 +295,7 @@ def test_bare_decimal_is_written_without_precision() -> None:
         ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number where"),
         ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
         ({"Type": 17}, "of ARRAY are 0, not 1"),
-        ({"Type": 18, "SubTypes": [{"Type": 4}]}, "of MAP are 1, not 2"),
+        ({"Type": 18, "SubTypes": [{"Type": 4}]}, "for MAP: 1 found, 2 needed"),
         ({"Type": 19, "SubTypes": []}, "missing or duplicate names"),
         ({"Type": 19, "SubTypes": [{"Type": 4}]}, "MemberName is missing"),
         (
@@ -305,8 +305,8 @@ def test_bare_decimal_is_written_without_precision() -> None:
             },
             "missing or duplicate names",
         ),
-        ({"Type": 17, "SubTypes": {}}, "SubTypes is an object where a list"),
-        ({"Type": 17, "SubTypes": [4]}, "is a number where an object"),
+        ({"Type": 17, "SubTypes": {}}, "SubTypes is an object, but a list"),
+        ({"Type": 17, "SubTypes": [4]}, "is a number, but an object"),
     ],
 )
 def test_bad_nested_type_is_reported(members: dict[str, Any], problem: str) -> None:
@@ -354,10 +354,10 @@ def test_depth_and_width_have_limits() -> None:
     deep: dict[str, Any] = {"Type": 22}
     for _ in range(MAX_DEPTH + 1):
         deep = {"Type": 17, "SubTypes": [deep]}
-    with pytest.raises(FramingError, match="nested more than"):
+    with pytest.raises(FramingError, match="nested deeper than"):
         decode_nested({"DataColumns": [column(MemberName="a", **deep)]})
     wide = [{"Name": "a", "Type": "bigint"}] * (MAX_COLUMNS + 1)
-    with pytest.raises(FramingError, match="columns, more than"):
+    with pytest.raises(FramingError, match="columns; the limit is"):
         decode_flat({"DataColumns": wide})
 
 

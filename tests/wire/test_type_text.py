@@ -214,7 +214,7 @@ def test_depth_has_a_limit() -> None:
 
     assert format_type(parse_type(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
     for depth in (MAX_DEPTH + 1, 100_000):
-        with pytest.raises(ArgumentError, match="nested more than"):
+        with pytest.raises(ArgumentError, match="nested deeper than"):
             parse_type(nested(depth))
 
 

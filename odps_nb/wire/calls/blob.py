@@ -40,7 +40,7 @@ MAX_REFERENCES = 100_000
 def _references(fields: Fields, key: str) -> tuple[BlobReference, ...]:
     tokens = fields.texts(key)
     if len(tokens) > MAX_REFERENCES:
-        raise fields.fail(key, f"has {len(tokens)} items, more than {MAX_REFERENCES}")
+        raise fields.fail(key, f"has {len(tokens)} items; the limit is {MAX_REFERENCES}")
     return tuple(_reference(fields, key, token) for token in tokens)
 
 
@@ -48,7 +48,7 @@ def _reference(fields: Fields, key: str, token: str) -> BlobReference:
     try:
         return BlobReference.from_text(token)
     except ArgumentError as error:
-        raise fields.fail(key, f"holds an item that is not a reference: {error.message}") from None
+        raise fields.fail(key, f"has an item that is not a reference: {error.message}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,7 +240,7 @@ class Params:
         text = self.text(key)
         digits = text[1:] if text[0] == "-" else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 18) or int(text) < low:
-            raise in_request(f"parameter {key}={text[:40]!r} is not an integer of at least {low}")
+            raise in_request(f"parameter {key} is {text[:40]!r}, not an integer of at least {low}")
         return int(text)
 
     def optional_integer(self, key: str, *, low: int = 0) -> int | None:

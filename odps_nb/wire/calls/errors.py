@@ -104,9 +104,9 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
 _OTHER_SIGNATURE = (
     "check that the access key matches the access id, and that the endpoint ends with /api"
 )
-_ID = "check the access id, and that its key was not disabled"
+_ID = "check the access id, and that its key is not disabled"
 _NO_RIGHT = (
-    "ask the owner of the project for access to this object (and the Download permission, if the "
+    "ask the project owner for access to this object (and the Download permission, if the "
     "project requires it), and whether the project allows this machine's IP address"
 )
 _TOKEN = "check the STS or bearer token: it may have expired or belong to another access id"
@@ -118,11 +118,11 @@ _IN_MICROSECONDS = (
 )
 _COPIED = "try again later: the service is copying the table to another cluster"
 _HINT_OF_CODE = {
-    "Unauthorized": f"{_ID}; and the clock of this machine, which must be right within 15 minutes",
+    "Unauthorized": f"{_ID}; check also that this machine's clock is right within 15 minutes",
     "InvalidAccessKeyId": _ID,
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
-    "RequestTimeTooSkewed": "check the clock of this machine; it must be right within 15 minutes",
+    "RequestTimeTooSkewed": "check this machine's clock; it must be right within 15 minutes",
     "AuthenticationRequestExpired": "get new temporary keys; these have expired",
     "NoPermission": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
@@ -138,9 +138,9 @@ _HINT_OF_CODE = {
     "InvalidRowRange": "request rows within the session's row count",
     "InvalidColumnSpec": "check the names of the columns; table.schema lists them",
     "MissingPartitionSpec": "name a partition, e.g. partition='ds=2024-01-01'",
-    "MethodNotAllowed": "read a view with odps.sql(…); the request is not allowed here",
+    "MethodNotAllowed": "read a view with odps.sql(…); this object does not allow the request",
     "MalformedDataStream": "write again; the uploaded bytes were changed in transit",
-    "RowOffsetConflict": "check for another writer of this stream; else earlier rows are missing",
+    "RowOffsetConflict": "check for other writers of this stream; otherwise rows are missing",
     "StatusConflict": "begin a new session; this one has expired or was already committed",
     "DataVersionConflict": _COPIED,
     "DataUnderReplication": _COPIED,
@@ -156,7 +156,7 @@ _HINT_OF_CODE = {
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     AccessDeniedError: "check the access id and key, and your permissions on the object",
     NotFoundError: "check the name, the project and the endpoint",
-    ConflictError: "check the state of the object, which is not the expected one, and try again",
+    ConflictError: "check the state of the object, which is not as expected, and try again",
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
     ThrottledError: "wait, or read with fewer workers=",
     ServerFaultError: "try again; if it still fails, report the request id",
@@ -187,7 +187,7 @@ def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError 
         return None
     error = _error(200, headers, parts)
     if type(error) is ServiceError:
-        error.hint = "report the code and the request id: the status of this error is a success"
+        error.hint = "report the code and the request id; this error arrived with a success status"
     return error
 
 

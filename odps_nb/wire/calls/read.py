@@ -238,7 +238,7 @@ def _check_format(received: Received) -> None:
     for key, known in _FORMAT.items():
         said = asked.text(key, known)
         if said.lower() != known.lower():
-            raise asked.fail(key, f"{said[:40]!r} is not {known}, the only format of rows")
+            raise asked.fail(key, f"{said[:40]!r} is not {known}, the only supported row format")
 
 
 _FORMAT = {"Type": "Arrow", "Version": "V5"}

@@ -282,7 +282,7 @@ def test_an_error_at_the_boundary_of_a_message_is_that_error(place, coding):
     "page", [b"<html>sign in</html>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"]
 )
 def test_a_page_of_another_server_is_no_error_of_the_service(page):
-    with Opened(page) as response, pytest.raises(FramingError, match="neither Arrow"):
+    with Opened(page) as response, pytest.raises(FramingError, match="which is not Arrow"):
         RowStream(response)
     with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):
         read_all(response)

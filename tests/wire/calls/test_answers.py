@@ -236,7 +236,7 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
         (
             ReadSessionAnswer,
             {"SessionId": "s", "SessionStatus": "NORMAL", "RecordCount": "3"},
-            "RecordCount is text where an integer",
+            "RecordCount is text, but an integer",
         ),
         (WriteSessionAnswer, {}, "SessionId is missing"),
         (WriteSessionStateAnswer, {"Streams": [1]}, "Streams is a list"),

@@ -33,10 +33,10 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         (wire("TableRead", SESSION, ("Index", "٣")), "not an integer of at least 0"),
         (wire("TableRead", SESSION, ("Index", "9" * 19)), "not an integer of at least 0"),
         (wire("TableRead", SESSION, ("Index", "-")), "not an integer of at least 0"),
-        (wire(*READ, body=[]), "is a list where a JSON object"),
+        (wire(*READ, body=[]), "is a list, but a JSON object"),
         (wire(*READ, body={"MaxBatchRows": "many"}), "MaxBatchRows is text"),
         (wire(*READ, body={"SkipRowNum": -1}), "SkipRowNum is negative"),
-        (wire(*READ, body={"DataColumns": "a"}), "DataColumns is text where a list"),
+        (wire(*READ, body={"DataColumns": "a"}), "DataColumns is text, but a list"),
         (wire(*READ, body={"DataFormat": {"Type": "CSV"}}), "'CSV' is not Arrow, the only format"),
         (wire("TablePreview", ("Target", "")), "parameter Target is missing"),
         (wire("TablePreview", ("Target", "projects.p")), "is not a table"),
@@ -90,7 +90,7 @@ def test_bad_reference_is_reported() -> None:
 
 def test_number_of_references_has_a_limit() -> None:
     many = ReadBlobs(references=(REF,) * 100_001)
-    with pytest.raises(InvalidRequestError, match="100001 items, more than 100000"):
+    with pytest.raises(InvalidRequestError, match="100001 items; the limit is 100000"):
         decode_request(many.encode())
 
 
