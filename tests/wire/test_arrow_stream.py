@@ -219,7 +219,7 @@ def test_what_a_compressed_batch_needs_is_known_before_it_is_decompressed(compre
         feed(check, every(stream, size))
         assert check.complete
         check = EndMarkerCheck(max_decompressed=799_999)
-        with pytest.raises(LimitExceededError, match="decompressed") as caught:
+        with pytest.raises(LimitExceededError, match="after decompression") as caught:
             feed(check, every(stream, size))
         assert (caught.value.limit, caught.value.actual) == (799_999, 800_000)
 
@@ -229,7 +229,7 @@ def test_a_dictionary_is_bounded_like_a_batch(compression: str) -> None:
     words = pa.array(["x" * 1000 + str(n) for n in range(100)]).dictionary_encode()
     stream = ipc(pa.record_batch({"word": words}), compression=compression)
     assert watch(stream).complete
-    with pytest.raises(LimitExceededError, match="decompressed"):
+    with pytest.raises(LimitExceededError, match="after decompression"):
         EndMarkerCheck(max_decompressed=100_000).feed(stream)
 
 
@@ -246,7 +246,7 @@ def test_buffers_that_are_stored_as_they_are_promise_nothing() -> None:
     stream[place : place + 8] = pack("<q", -1)
     EndMarkerCheck(max_decompressed=0).feed(bytes(stream))
     stream[place : place + 8] = pack("<q", -2)
-    with pytest.raises(FramingError, match="size of -2 bytes"):
+    with pytest.raises(FramingError, match="size -2"):
         watch(bytes(stream))
 
 
@@ -318,7 +318,7 @@ def test_a_compressed_buffer_has_space_for_its_declared_size() -> None:
 
 def test_a_column_of_negative_length_is_refused() -> None:
     batch = pa.record_batch({"a": pa.array([1, 2, 3])})
-    with pytest.raises(FramingError, match="-3 values"):
+    with pytest.raises(FramingError, match="column is -3"):
         watch(changed(batch, pack("<qq", 3, 0), pack("<qq", -3, 0)))
 
 
@@ -402,7 +402,7 @@ def test_a_header_that_the_bytes_contradict_is_an_error() -> None:
 
 
 def test_other_first_bytes_are_an_error() -> None:
-    with pytest.raises(FramingError, match="7b 22 43 6f: neither"):
+    with pytest.raises(FramingError, match="7b 22 43 6f, which is not"):
         sniff_body(b'{"Code": ', None)
 
 

@@ -292,9 +292,9 @@ def test_bare_decimal_is_written_without_precision() -> None:
     ("members", "problem"),
     [
         ({"Type": 0, "ColumnId": "x"}, "ColumnId is not an integer"),
-        ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number where"),
+        ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number, but"),
         ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
-        ({"Type": 17}, "of ARRAY are 0, not 1"),
+        ({"Type": 17}, "for ARRAY: 0 found, 1 needed"),
         ({"Type": 18, "SubTypes": [{"Type": 4}]}, "for MAP: 1 found, 2 needed"),
         ({"Type": 19, "SubTypes": []}, "missing or duplicate names"),
         ({"Type": 19, "SubTypes": [{"Type": 4}]}, "MemberName is missing"),
@@ -318,7 +318,7 @@ def test_bad_nested_type_is_reported(members: dict[str, Any], problem: str) -> N
     ("members", "problem"),
     [
         ({"Type": "bigint"}, "Name is missing"),
-        ({"Name": 3, "Type": "bigint"}, "Name is a number where text"),
+        ({"Name": 3, "Type": "bigint"}, "Name is a number, but text"),
         ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
     ],
 )

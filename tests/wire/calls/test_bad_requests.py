@@ -37,7 +37,10 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         (wire(*READ, body={"MaxBatchRows": "many"}), "MaxBatchRows is text"),
         (wire(*READ, body={"SkipRowNum": -1}), "SkipRowNum is negative"),
         (wire(*READ, body={"DataColumns": "a"}), "DataColumns is text, but a list"),
-        (wire(*READ, body={"DataFormat": {"Type": "CSV"}}), "'CSV' is not Arrow, the only format"),
+        (
+            wire(*READ, body={"DataFormat": {"Type": "CSV"}}),
+            "'CSV' is not Arrow, the only supported row format",
+        ),
         (wire("TablePreview", ("Target", "")), "parameter Target is missing"),
         (wire("TablePreview", ("Target", "projects.p")), "is not a table"),
         (wire("TablePreview", ("Target", "projects.p.tables.a;b")), "not a valid table name"),
@@ -84,7 +87,7 @@ def test_bad_reference_is_reported() -> None:
         params=(("Action", "BlobRead"), ("Target", "generic.blob")),
         body=b'{"BlobReferences": ["not base64!"]}',
     )
-    with pytest.raises(InvalidRequestError, match="BlobReferences holds an item that is not"):
+    with pytest.raises(InvalidRequestError, match="BlobReferences has an item that is not"):
         decode_request(bad)
 
 

@@ -171,7 +171,7 @@ def test_empty_parts_stand_for_empty_objects() -> None:
 def test_a_negative_length_is_refused(at: int, length: int) -> None:
     parts = [pack("<q", 2) + b"{}", pack("<q", 0), pack("<q", 2) + b"{}"]
     parts[at] = pack("<q", length)
-    with pytest.raises(FramingError, match=f"the length {length}"):
+    with pytest.raises(FramingError, match=f"the negative length {length}"):
         decode(1, b"".join(parts))
 
 

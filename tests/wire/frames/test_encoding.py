@@ -77,11 +77,11 @@ def test_a_source_longer_or_shorter_than_announced_is_an_error() -> None:
     encoder = FrameEncoder(FrameHeader(), length=5)
     encoder.begin()
     encoder.feed(b"1234")
-    with pytest.raises(FramingError, match="4 of 5 bytes"):
+    with pytest.raises(FramingError, match="4 of the announced 5 bytes"):
         encoder.finish()
     encoder = FrameEncoder(FrameHeader(), length=5)
     encoder.begin()
-    with pytest.raises(FramingError, match="more than the 5 bytes"):
+    with pytest.raises(FramingError, match="more than the announced 5 bytes"):
         encoder.feed(b"123456")
     with pytest.raises(StateError):
         encoder.finish()
