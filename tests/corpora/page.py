@@ -48,10 +48,11 @@ the encoding and returns the same text as with the encoding that the sample's fo
 _MEMORY = """
 ## Memory of malicious files
 
-Peak resident memory minus the memory before the job, in MB. For the parser process, this includes
-the library pages that it touches. A dash means that the process was not used, or was killed.
-The kernel's bound is twice the blob, plus the parser's longest response, plus a tile. The bound of
-the parser process is `Limits.memory`. For conversions, `blob_conversion` computes the limit.
+The table shows peak resident memory minus the memory before the job, in MB. For the parser
+process, this includes the library pages that it touches. A dash means that the process was not
+used, or was killed. The kernel's bound is twice the blob, plus the parser's longest response, plus
+a tile. The bound of the parser process is `Limits.memory`; for conversions, `blob_conversion`
+computes it.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
 |---|--:|--:|--:|--:|--:|---|

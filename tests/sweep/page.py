@@ -39,7 +39,7 @@ _HEAD = """# Every single fault
 Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
 with the service, at its second exchange, and so on up to the last one. If a response can break in
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
-tried at each of them. The service was the embedded one, over sockets.
+tried at each of them. The embedded service was used, over sockets.
 
 A cell shows the number of runs, and the outcomes of those that did not return the right result:
 
