@@ -17,7 +17,7 @@ MEMORY = "a table as a pandas DataFrame, peak memory"
 # the work, the peer, the benchmark; for each figure of the cell, its titles and the peer's case
 TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     (
-        "CRC32C blocks of a 64 MiB blob, verified, by size of read",
+        "CRC32C blocks of a 64 MiB blob, verified, for several read sizes",
         "pyodps, also verified",
         "wire",
         ((r"read\(.*\)", PYODPS),),
@@ -35,13 +35,13 @@ TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
         ((r"table → Arrow", PYODPS), (r"table → pandas", PYODPS)),
     ),
     (
-        "table → pandas over 40 ms and 50 MB/s per connection",
+        "table → pandas, with 40 ms latency and 50 MB/s per connection",
         "pyodps, one split at a time",
         "tables",
         ((r"table → pandas, \d+ splits", PYODPS),),
     ),
     (
-        "5 million rows into Spark / out of Spark",
+        "5 million rows read into Spark / written from Spark",
         PARQUET,
         "spark",
         (

@@ -43,11 +43,11 @@ def test_the_table_is_printed_from_a_file(
     assert bench.main(["--readme", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *HEAD.splitlines(),
-        "| CRC32C blocks of a 64 MiB blob, verified, by size of read | pyodps, also verified "
-        "| 6.0 to 30 × |",
+        "| CRC32C blocks of a 64 MiB blob, verified, for several read sizes "
+        "| pyodps, also verified | 6.0 to 30 × |",
         "| table → Arrow / table → pandas, over loopback | pyodps | not measured / 0.8 × |",
-        "| table → pandas over 40 ms and 50 MB/s per connection | pyodps, one split at a time "
-        "| 5.2 × |",
+        "| table → pandas, with 40 ms latency and 50 MB/s per connection "
+        "| pyodps, one split at a time | 5.2 × |",
         "| a table as a pandas DataFrame, peak memory | pyodps: 1.65 × its Arrow size "
         "| 1.29 × its Arrow size |",
     ]

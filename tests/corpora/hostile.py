@@ -62,18 +62,18 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     "40 megapixels of PNG": lambda: bomb(6_300),
     "a gigabyte of text as zstd": zstd_bomb,
     "100 MB of text as gzip": lambda: gzip.compress(b"all work and no play\n" * (5 * MIB)),
-    "Arrow that promises too much": arrow_bomb,
-    "Parquet that promises too much": parquet_bomb,
+    "Arrow that expands to 67 MB": arrow_bomb,
+    "Parquet that expands to 67 MB": parquet_bomb,
     "Parquet of one repeated value": lambda: repeated_string(400_000, 16_384),
     "SVG: ten levels": lambda: nested('<use href="#l10"/>', 10).encode(),
     "Word with many elements": lambda: docx(body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)),
     "Word, nested": lambda: docx(body="<w:p>" * 100_000),
     "OpenDocument, nested": lambda: odf("text", "<text:p>" * 100_000),
-    "a CSV of one wide line": _wide_line,
+    "a CSV with very wide lines": _wide_line,
     "JSON, nested": lambda: b"[" * 200_000,
-    "sound of 7 MiB": _long_sound,
+    "7 MiB of sound": _long_sound,
     # the last one: what comes after a job that ran out of time has less of it
-    "a page drawn forever": nested_forms,
+    "a PDF page that never finishes": nested_forms,
 }
 #: Converted: way, bytes, options.
 CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
@@ -87,7 +87,7 @@ CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
         parquet_bomb,
         {"mime": PARQUET, "max_bytes": 128 * MIB},
     ),
-    "to_table: a CSV of one wide line": (
+    "to_table: a CSV with very wide lines": (
         "table",
         _wide_line,
         {"mime": "text/csv", "max_bytes": 64 * MIB},

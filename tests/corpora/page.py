@@ -25,34 +25,34 @@ _HEAD = """# Files of other projects
 Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
 converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
 process, {untyped} raised an undocumented class of error, and {internal} put an
-address, an error number or an object's repr into a text.
+address, an error number or an object's repr into a message.
 
 ## Formats
 
-- **compared**: another library reads the same values: Pillow (pictures), pandas (CSV and TSV),
-  pyarrow (Parquet, Arrow), fastavro (rows in tiles), numpy (arrays).
+- **compared**: another library reads the same values. These are Pillow (pictures), pandas (CSV and
+  TSV), pyarrow (Parquet, Arrow), fastavro (rows in tiles) and numpy (arrays).
 - **right**: shown, and no comparison differs.
 - **refused**: the tile says why; most of these files are damaged on purpose. "too": the other
-  library refuses it as well. In the reasons, N stands for a number.
-- **wrong**: a value differs from the other library's, or the kind from libmagic's without a
-  reason in [the list of exceptions](../../tests/corpora/agreed.py).
+  library refuses the file as well. In the reasons, N stands for a number.
+- **wrong**: a value differs from the other library's, or the kind differs from libmagic's without
+  a reason in [the list of exceptions](../../tests/corpora/agreed.py).
 
 """
 _TEXTS = """
 ## Texts
 
-Without an encoding, `to_text` returns the same as with the folder's encoding for {right} of {all}
-texts of chardet's samples ({share:.0%}), in {encodings} encodings. {rest}
+For {right} of {all} samples of chardet ({share:.0%}), in {encodings} encodings, `to_text` detects
+the encoding and returns the same text as with the encoding that the sample's folder names. {rest}
 
 """
 _MEMORY = """
 ## Memory of malicious files
 
-Peak resident memory minus the memory before the job, in MB. For the parser process, this includes
-the library pages that it touches; a dash means that the process was not used, or was killed.
-The kernel's bound is twice the blob, plus the parser's longest response, plus a tile. The bound of
-the parser process is its limit `Limits.memory`, or for conversions the limit that
-`blob_conversion` computes.
+The table shows peak resident memory minus the memory before the job, in MB. For the parser
+process, this includes the library pages that it touches. A dash means that the process was not
+used, or was killed. The kernel's bound is twice the blob, plus the parser's longest response, plus
+a tile. The bound of the parser process is `Limits.memory`; for conversions, `blob_conversion`
+computes it.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
 |---|--:|--:|--:|--:|--:|---|
@@ -129,7 +129,7 @@ def _reason(said: str) -> str:
 def _of_texts(texts: dict[str, list[int]]) -> str:
     right, every = (sum(one) for one in zip(*texts.values(), strict=True))
     wrong = [f"{name} {of - done} of {of}" for name, (done, of) in texts.items() if done < of]
-    rest = f"Different: {', '.join(wrong)}." if wrong else ""
+    rest = f"The others are: {', '.join(wrong)}." if wrong else ""
     return _TEXTS.format(
         right=right, all=every, share=right / every, encodings=len(texts), rest=rest
     )

@@ -39,23 +39,23 @@ _HEAD = """# Every single fault
 Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
 with the service, at its second exchange, and so on up to the last one. If a response can break in
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
-tried in each of them. The service was the embedded one, over sockets.
+tried at each of them. The embedded service was used, over sockets.
 
 A cell shows the number of runs, and the outcomes of those that did not return the right result:
 
 - **e**: a typed error, and nothing is changed
 - **d**: a typed error that says that the commit or statement may have been executed
-  (`error.in_doubt`), or that the new table remains; either everything is visible or nothing
-- **i**: interrupted by Ctrl-C; either everything is visible or nothing
-- **–**: not applicable: a job that writes no file cannot meet a full disk
+  (`error.in_doubt`), or that the new table remains; either everything or nothing is visible
+- **i**: interrupted by Ctrl-C; either everything or nothing is visible
+- **–**: not applicable; for example, a job that writes no file cannot fill the disk
 
 A run with any other outcome (a lost or duplicated row, a partial commit, an untyped error, a wrong
 success) fails its test, and then this page is not written.
 
-The last rows show the stock pyodps {peer}, with its own retries and no delay between them,
-without the faults that last until a client has waited. There, **e** is any exception, **w** a
+The last rows show stock pyodps {peer}, with its own retries and no delay between them. Faults that
+last until a client has waited are omitted. In these rows, **e** is any exception, **w** a
 success with missing, wrong or duplicated rows or bytes, and **c** an exception although the rows
-are there.
+are stored.
 
 Rows of a table have no checksum in the protocol, so damage to a value inside a row cannot be
 detected. Bits are flipped only in message headers, documents, and blobs.
@@ -66,12 +66,11 @@ _PAIRS = """
 ## Two faults in one run
 
 Written by `make sweep` ({date}, {runs:,} runs). For three jobs, one fault struck exchange N, and
-the same or another fault struck a later exchange M: every N, and every later M that the client
-reached, including its retries and clean-up. A response that is cut or stalls does so in its middle.
-The rules are those of a single fault: if a job must survive each of the two faults alone, it must
-survive both together.
+the same or another fault struck a later exchange M. The runs cover every N, and every later M that
+the client reached, including its retries and clean-up. Cut and stalled responses break in the
+middle. If a job must survive each of the two faults alone, it must also survive both together.
 
-Cells are as above; a dash means that the first fault ended the job, so that no exchange was left.
+Cells are as above; a dash means that the first fault ended the job, so no exchange was left.
 """
 
 

@@ -342,11 +342,11 @@ def nested_forms():
 
 
 BOMBS = {
-    "a workbook of many bytes": (
+    "a workbook that expands to 134 MB": (
         lambda: lying(document_files.xlsx(), MAX_UNPACKED),
         "would expand to 134.2 MB: not decompressed",
     ),
-    "a workbook that lies": (
+    "a workbook that declares a false size": (
         lambda: lying(document_files.xlsx(strings=f"<si><t>{' ' * (64 << 20)}</t></si>"), 9),
         "",
     ),
@@ -372,15 +372,21 @@ BOMBS = {
         lambda: document_files.pdf().replace(b"/Kids [3 0 R]", b"/Kids [2 0 R]"),
         "",
     ),
-    "a wide scan": (lambda: document_files.dicom(rows=65535, columns=65535, pixels=b"12"), "mega"),
-    "a packed scan": (
+    "a wide DICOM image": (
+        lambda: document_files.dicom(rows=65535, columns=65535, pixels=b"12"),
+        "mega",
+    ),
+    "a deflated DICOM image": (
         lambda: document_files.dicom(syntax=b"1.2.840.10008.1.2.1.99", pixels=bytes(64 << 20)),
         "DICOM · MR",
     ),
-    "a wide sky": (lambda: document_files.fits(8, (10**9, 10**9), data=b""), "megapixels"),
-    "a deep sky": (lambda: document_files.fits(8, (1,) * 999, data=b"1"), ""),
-    "a negative sky": (lambda: document_files.fits(8, (-5, 5), data=b""), "negative"),
-    "a wide film": (wide_film, ""),
+    "a wide FITS image": (lambda: document_files.fits(8, (10**9, 10**9), data=b""), "megapixels"),
+    "a FITS image with 999 axes": (lambda: document_files.fits(8, (1,) * 999, data=b"1"), ""),
+    "a FITS image with a negative axis": (
+        lambda: document_files.fits(8, (-5, 5), data=b""),
+        "negative",
+    ),
+    "a wide video": (wide_film, ""),
 }
 
 

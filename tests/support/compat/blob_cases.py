@@ -160,9 +160,9 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     )
     yield Case("a body cut inside the last footer", blocks(TWO[:-5]), 2, TruncatedError, noticed)
     cut = framed(b"one", bytes(9000))[:5000]
-    yield Case("a body cut inside the last data", blocks(cut), 2, TruncatedError, noticed)
+    yield Case("a body cut inside the last blob's data", blocks(cut), 2, TruncatedError, noticed)
     yield Case(
-        "a body cut inside the last data, which is skipped",
+        "a body cut inside the last blob's data, which is skipped",
         blocks(cut),
         2,
         TruncatedError,
@@ -183,13 +183,13 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
     yield Case("a content type that is a number", blocks(number), 2, FramingError, typed)
     yield Case("a footer that is not JSON", blocks(frame(b"", b"x", b"(") * 2), 2, FramingError, X)
     unknown = frame(b"", b"x", b'{"Checksum": {"Type": 9}}') * 2
-    yield Case("a footer of an unknown checksum type", blocks(unknown), 2, FramingError, X)
+    yield Case("a footer with an unknown checksum type", blocks(unknown), 2, FramingError, X)
     for place in range(3):
         parts = bytes(8 * place) + pack("<q", -1) + bytes(50)
         what = ("header", "data", "footer")[place]
         yield Case(f"a negative {what} length", blocks(parts), 2, FramingError, noticed)
     absurd = pack("<q", 1 << 40) + bytes(100)
-    yield Case("a header of a terabyte", blocks(absurd), 2, OversizeError, noticed)
+    yield Case("a header length of one terabyte", blocks(absurd), 2, OversizeError, noticed)
 
 
 def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[Case]:
@@ -324,10 +324,10 @@ def document() -> str:
 
     head = f"""# Blob streams compared with pyodps
 
-The same bytes, read through `BlobDataIterator` and `BlobStreamReader` of pyodps {__version__}
-(`odps.maxstorage`) and of `odps_nb.stream_io`. Written by `tests/support/compat/blob_cases.py`;
-a test runs both libraries for every line. If a fault raises no error, the cell shows the data that
-is returned instead.
+Both libraries read the same bytes through `BlobDataIterator` and `BlobStreamReader`: pyodps
+{__version__} (`odps.maxstorage`) and odps_nb (`odps_nb.stream_io`).
+`tests/support/compat/blob_cases.py` writes this page, and a test runs both libraries for every
+line. If a fault raises no error, the cell shows the returned data instead.
 
 | body | pyodps | odps_nb |
 |---|---|---|
@@ -336,14 +336,14 @@ is returned instead.
 Other differences:
 
 - Both verify CRC32C block by block. Errors of odps_nb name the block, its offset and both values.
-- The repr of pyodps' `BlobRecord` contains all bytes; ours contains only their number.
+- The repr of a `BlobRecord` contains all bytes in pyodps, and only their number in odps_nb.
 - pyodps returns a file name only with API version 3; odps_nb returns the name in the frame.
 - pyodps buffers a blob of any announced size; odps_nb has limits (`max_blob`, `max_output`), and
   allocates memory only as the bytes arrive.
-- After an error, pyodps' iterator can continue, and parses the following bytes as a frame; ours
-  raises an error again.
-- The older class of pyodps 0.13.1 verifies nothing and takes quadratic time in the size of a blob;
-  the two others take linear time ([growth](growth.png)).
+- After an error, the iterator of pyodps continues and parses the following bytes as a frame; the
+  iterator of odps_nb raises an error again.
+- The older class in pyodps 0.13.1 verifies nothing, and its run time grows with the square of the
+  blob size. The run time of the other two classes grows linearly ([growth](growth.png)).
 """
     return head + "\n".join(row(case) for case in cases()) + "\n" + tail
 

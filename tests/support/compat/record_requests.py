@@ -43,7 +43,7 @@ The jobs use the same settings on both sides. The defaults differ on purpose:
 | splits without a filter | `Size`, 256 MiB | `RowOffset` | exact counts, resumable reads |
 | rows per batch | 4096 | 20000, at most 16 MiB | fewer, larger batches |
 | writes | plain | exactly once | a repeated upload is not stored twice |
-| commit | all closed streams | the named streams | commits only what this writer wrote |
+| commit | all closed streams | the named streams | commits only this writer's streams |
 | checksum in blob frames | none | CRC-32 | the server can detect damage |
 
 ## What is not compared

@@ -454,9 +454,9 @@ JOBS = (
         "three blobs up with file names",
         ("a.txt", "b.txt", "c.txt"),
         strip={2: without_file_names},
-        explanation="`CustomFileName` in version 2: the stock client sends it only in version 3. "
-        "We send it in both, since unknown members are ignored (`docs/protocol.md` section 3) "
-        "and a name given by a user should not be lost where a server keeps it.",
+        explanation="in version 2, only odps_nb sends `CustomFileName`; the stock client sends it "
+        "only in version 3. Servers ignore unknown members (`docs/protocol.md` section 3), and a "
+        "server that supports this member should not lose the user's file name.",
     ),
     blob_read_job("one blob down", 1),
     blob_read_job("two blobs down", 2),
