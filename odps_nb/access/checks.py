@@ -80,7 +80,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Check a spec and return it with the table's key names, in the table's order."""
+    """Check a partition spec and return it with the table's key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
@@ -107,7 +107,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
-    """Check a partition like `check_partition`, and require a value for every level."""
+    """Check a spec as `check_partition` does, and require a value for every partition level."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
         raise ArgumentError(f"{table} has no partitions")
@@ -181,7 +181,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
 
 
 def require(module: str) -> Any:
-    """Import a library that the extra of the same name installs, or raise if it is missing."""
+    """Import a library; if it is missing, raise an error with the extra that installs it."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

@@ -1,7 +1,7 @@
 """Resolves the partitions of a read, and returns the details of a table's partitions.
 
 ``partitions=`` accepts exact (or partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
-A plan contains only exact specs; ranges and ``latest`` are resolved from the service's list.
+A plan contains only specs: ranges and ``latest`` are resolved with the service's partition list.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _extent(listed: Iterable[PartitionInfo]) -> str:
 def _test(
     wanted: PartitionRange, schema: TableSchema, table: TableName
 ) -> Callable[[Mapping[str, str]], bool]:
-    """Check a range's names and values, and return a test of whether a partition is in it."""
+    """Check a range, and return a function that tests whether a partition is in the range."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
     tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
@@ -222,7 +222,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a listed partition with its details, if a request can address it."""
+    """Return a listed partition with its details, or unchanged if no request can address it."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:
@@ -234,7 +234,8 @@ def _fetched(
 class PartitionDetails:
     """Details of one partition; ``None`` for fields that the service does not report.
 
-    ``partitions=`` accepts ``partition``. Times are in UTC; ``modified`` is when rows last changed.
+    ``partition`` can be passed as ``partitions=``. Times are in UTC; ``modified`` is the time of
+    the last change of rows.
     """
 
     partition: str

@@ -88,7 +88,7 @@ class RowForms(ABC):
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a time beyond the nanosecond range would still change the TIMESTAMP unit."""
+        """Whether a time outside the nanosecond range would still change the TIMESTAMP unit."""
 
     def batches(
         self,
@@ -127,10 +127,10 @@ class RowForms(ABC):
         tracker: ProgressTracker | None,
         token: CancelToken | None,
     ) -> Generator[B, None, None]:
-        """Return an iterator over ``begin()``, calling it again if microseconds are needed.
+        """Iterate over ``begin()``, and call it again if microseconds are needed.
 
-        Only the first item can trigger the second call. The warning is issued only after the second
-        call has returned an item: if that read fails, nothing was read in microseconds.
+        The second call is possible only before the first item. Its warning is issued with its first
+        item: if the second read fails, nothing was read in microseconds.
         """
         return _in_reach(begin, self._fall_back(tracker, token))
 
@@ -155,7 +155,7 @@ class RowForms(ABC):
             fall_back = self._fall_back(tracker, token)
 
             def collected() -> T:
-                # on an interrupt in ``collect``, the traceback would otherwise keep the read alive
+                # close explicitly: after an interrupt, the traceback would keep the read alive
                 with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
                     return collect(tracker, batches)
 
@@ -211,8 +211,8 @@ class RowForms(ABC):
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
         dtypes
-            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. Raises if
-            the conversion would change a value.
+            Dtypes of individual columns, such as ``{"amount": "float64", "id": "string"}``. A
+            conversion that would change a value raises an error.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class RowForms(ABC):
         """
         from odps_nb.access.engines.polars_frame import to_polars
 
-        require("polars")  # fail before rows are read
+        require("polars")  # raise before rows are read
         return to_polars(self.to_arrow(progress=progress))
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
@@ -269,11 +269,11 @@ class RowForms(ABC):
         return pa.RecordBatchReader.from_batches(schema, _with_first(first, batches))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; reads on demand.
+        """Export the rows through the Arrow C stream interface, reading on demand.
 
-        The first batch is read at once if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width,
-        which DuckDB reads only from `Scan.dataset`.
+        The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width.
+        DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa
 
@@ -304,7 +304,7 @@ class RowForms(ABC):
         Raises
         ------
         MissingDependencyError
-            The extra ``notebook`` is not installed.
+            The ``notebook`` extra is not installed.
         """
         from odps_nb.notebook.explore.explorer import explore
 

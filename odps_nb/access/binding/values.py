@@ -1,7 +1,7 @@
 """Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
 
-Times keep their nanoseconds. A value of a subclass of ``str``, ``int`` or ``date`` is converted to
-the base type, whatever its ``__str__`` returns. Libraries that are not loaded are not imported.
+Times keep their nanoseconds. An instance of a subclass of ``str``, ``int`` or ``date`` is converted
+to the base type without calling its ``__str__``. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError
 
-# Maximum length of an IN list; for a longer one, users write a table and join it.
+# Maximum length of an IN list; users can write a longer list to a table and join it.
 MAX_VALUES = 10_000
 
 _DAY = 86_400 * 10**9
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Return the plain value; for an array, index, Series or list, return a list of plain values.
+    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values of a Series
     of any dtype but float. A float NaN stays a float.
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Return a duration, a date (for units of a day or longer) or a time."""
+    """Convert to a duration, a date (if the unit is a day or longer) or a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -142,7 +142,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
     is_time = isinstance(value, numpy.datetime64)
     if is_time and unit in ("Y", "M", "W", "D"):
         day: object = value.astype("datetime64[D]").item()
-        if not isinstance(day, datetime.date):  # numpy returns an integer
+        if not isinstance(day, datetime.date):  # an integer if the year is out of range
             raise ArgumentError(
                 f"{value!r} is outside the years 1 to 9999",
                 hint="bind a time within these years",

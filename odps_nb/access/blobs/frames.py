@@ -64,7 +64,7 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 
 def learn_heads(frame: pd.DataFrame) -> None:
-    """Try to fetch the heads of a few blobs, so that a small frame shows their names and sizes."""
+    """Fetch the heads of the first blobs, if possible, so the frame shows their names and sizes."""
     for place, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
@@ -74,7 +74,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetcher of the blobs in columns; its pickle contains cached heads, but no credentials."""
+    """Fetches the blobs of columns; a pickle contains the cached heads, but no credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -104,7 +104,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return each blob's head (``None`` for a null), cancelling requests after ``seconds``."""
+        """Return each blob's head, ``None`` for a null; cancel the requests after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -257,7 +257,7 @@ def column_of_frame(
 
 
 def _column_names(frame: Any) -> list[Any]:
-    names = getattr(frame, "column_names", None)  # of Arrow; pandas and polars have ``columns``
+    names = getattr(frame, "column_names", None)  # for Arrow; pandas and polars have ``columns``
     found = names if names is not None else getattr(frame, "columns", None)
     if found is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
@@ -301,7 +301,7 @@ def gather_blobs(
     blobs: list[Blob] = []
     summary = ""
     if limit != 0:
-        # Read one split at a time for a few references: the first rows are usually enough.
+        # With a limit, read one split at a time: the first rows usually contain enough blobs.
         workers = None if limit is None else 1
         scan = read([path[0]])
         with closing(_references(scan, path, workers)) as references:
@@ -320,9 +320,9 @@ def gather_blobs(
 
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
-    """Return text such as ``first 24 of 47 blobs``; empty if ``limit`` is not reached."""
+    """Return text such as ``first 24 of 47 blobs``; empty if there are no further blobs."""
     first = f"first {count_of(limit, 'blob')}"
-    if searched:  # finding more could take long
+    if searched:  # counting further matches could take a long time
         return first
     if next(rest, None) is None:
         return ""

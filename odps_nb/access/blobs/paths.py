@@ -1,4 +1,4 @@
-"""Finds nested BLOBs by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
+"""Finds nested BLOBs by paths like ``pages.element.image`` (section 3.11 of docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the BLOB leaf at a path; for a column or (``None``) the table, its only leaf."""
+    """Return the BLOB leaf at a path, or the only leaf of a column or (``None``) of the table."""
     known = [path for column in schema.columns for path in blob_paths(column)]
     if text is None:
         return _only(known, table)
@@ -66,7 +66,7 @@ def _only(known: list[BlobPath], table: TableName) -> BlobPath:
 
 
 def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
-    """Iterate over a cell's leaves, in order; ``path`` is relative to the column."""
+    """Iterate over the BLOB leaves of a cell, in order; ``path`` is relative to the column."""
     if value is None:
         return
     if not path:

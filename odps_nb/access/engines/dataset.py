@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
-READ_AHEAD = 64 * 2**20  # bytes; small, as an engine may stop after a few rows
+READ_AHEAD = 64 * 2**20  # bytes; small, because an engine may stop after a few rows
 _NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
@@ -73,11 +73,11 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
 
     Each query opens one read session with only the columns and partitions it needs. The service
     prunes by part of the filter; the client applies the whole filter to the rows it receives. Rows
-    are streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
+    are streamed, using about 64 MiB of memory. Thread-safe; may be used in a forked child.
 
     Its schema has TIMESTAMPs in nanoseconds. If a time does not fit, `to_table`, `head` and `take`
-    return microseconds with an `OdpsNbWarning`; streams, which DuckDB and polars read, raise: use
-    ``read(timestamp_unit="us").dataset()``.
+    return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read raise an
+    error instead; for these, use ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # Arrow's C++ code sees one missing file, whose name is the error message.
+        # Arrow's C++ code would open this missing file and report its name, which is a message.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
@@ -129,7 +129,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
         return type(self).like(self, self._both(expression))
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """Return the first rows, reading little more than those."""
+        """Return the first rows, without reading many more."""
         return self.scanner(**options).head(num_rows)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
@@ -169,7 +169,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _check(
         self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
     ) -> pa.Schema:
-        """Return a result's columns; raise before any request if Arrow rejects the query."""
+        """Return the schema of a result; raise before any request if Arrow rejects the query."""
         schema = self.schema if schema is None else schema
         checked = ds.Scanner.from_batches([], schema=schema, columns=columns, filter=filter)
         return checked.projected_schema
@@ -177,13 +177,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _row_filter(
         self, filter: pc.Expression | None
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-        """Return a function that filters batches in place of Arrow, or ``None`` (as here)."""
+        """Return a function that filters batches, or ``None`` to let Arrow filter them."""
         return None
 
     def _query(
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
-        """Return the read of a query; ``None`` if no partition can match."""
+        """Return the scan for a query; ``None`` if no partition can match."""
         scan, storage, table = self._scan, self._scan.connection._storage, self._plan.table
         plan = plan_query(
             self._plan,
@@ -205,7 +205,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
 class TableScanner:
     """One query over a `TableDataset`, with the methods of pyarrow's Scanner.
 
-    Nothing is sent before rows are requested; each result opens a new session.
+    No request is sent until rows are needed; each result opens a new session.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result, reading little more than those."""
+        """Return the first rows of the result, without reading many more."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 

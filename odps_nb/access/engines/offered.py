@@ -31,10 +31,10 @@ class ForEngines:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others can query.
 
         Each query opens one session with only the columns and partitions it needs; filters are
-        exact. For polars use `scan_polars`, because polars filters a dataset differently for NaN,
-        ``~is_in`` and times with a zone. A column whose type odps_nb does not know is omitted with
-        a warning, here and in `scan_polars`, `to_dask` and `to_ray`; if ``columns=`` names it, a
-        `ConversionError` is raised.
+        exact. For polars, use `scan_polars`: polars filters a dataset differently for NaN,
+        ``~is_in`` and times with a zone. This method, `scan_polars`, `to_dask` and `to_ray` omit a
+        column of unknown type with a warning. If ``columns=`` names such a column, they raise a
+        `ConversionError`.
 
         Raises
         ------
@@ -78,8 +78,8 @@ class ForEngines:
     ) -> Any:
         """Return the rows as a Dask DataFrame with one partition per split, read when computed.
 
-        Opens the read session at once. Access keys are not sent to workers: each worker uses its
-        own environment, profile file or keyring.
+        The read session is opened immediately. Access keys are not sent to workers: each worker
+        uses its own environment, profile file or keyring.
 
         Parameters
         ----------

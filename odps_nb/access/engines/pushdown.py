@@ -52,8 +52,8 @@ def plan_query(
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can match.
 
-    ``base`` is the dataset's own read; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called once, if the filter uses partition columns.
+    ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
+    ``list_partitions`` is called once, and only if the filter uses partition columns.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -93,7 +93,7 @@ def _columns_in(expressions: Iterable[pc.Expression], schema: pa.Schema) -> set[
     found: set[str] = set()
     for one in expressions:
         names = fields_of(one)
-        if names is None:  # test each column: is the expression invalid without it?
+        if names is None:  # a column is needed if the expression is invalid without it
             names = frozenset(n for n in schema.names if not _binds(one, schema, without=n))
         found |= names
     return found
@@ -123,8 +123,8 @@ def _surviving(
 ) -> list[PartitionSpec]:
     """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by one expression per file. Each partition is represented by
-    a file named with its number; no file is opened.
+    Arrow prunes the files of a dataset by one expression per file. Here each partition is a file
+    whose name is the partition's number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [
@@ -183,7 +183,7 @@ def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = Fals
         return None if inner is None else Not(inner)
     if tree.name in _SIGNS:
         return _comparison(tree, schema, zone)
-    if tree.name == "is_in":  # false for a null, for which SQL's ``in`` is unknown
+    if tree.name == "is_in":  # Arrow returns false for a null, SQL returns null
         return None if exact else _membership(tree, schema)
     if tree.name == "if_else":  # DuckDB's form of SQL's ``in``
         return _membership_of_sql(tree, schema)
@@ -245,7 +245,7 @@ def _plain(kind: pa.DataType) -> bool:
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Return a time as nanoseconds since 1970; times without a zone only if ``zone`` is UTC."""
+    """Convert a time to a constant; ``None`` if it has no zone, unless ``zone`` is UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:

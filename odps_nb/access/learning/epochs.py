@@ -1,6 +1,7 @@
 """`Epochs`: iterates over a source's samples, epoch by epoch, and saves its position.
 
-A *shard* is the part that one worker of one rank reads; a state counts its returned rows.
+A *shard* is the part of an epoch that one worker of one rank reads. A state contains the number of
+rows that each shard has returned.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _AFRESH = "omit the state to begin a new epoch"
 class Epochs:
     """The samples of one rank, epoch by epoch.
 
-    It can be pickled, without access keys; see `RowSource`. With ``even``, all shards have the same
-    number of rows; the remaining rows, different ones in each epoch, are dropped.
+    A pickle contains no access keys; see `RowSource`. With ``even``, all shards have the same
+    number of rows, and the few remaining rows, which differ from epoch to epoch, are dropped.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Epochs:
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard read in this process, how many rows it returned, and the number of workers."""
+        """The shard read in this process, its number of returned rows, and the worker count."""
 
     @property
     def begins(self) -> dict[int, int]:
@@ -68,7 +69,7 @@ class Epochs:
         return dict(self._begins)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the row order, and keep a loaded state of that epoch."""
+        """Set the epoch, which determines the row order; clear a loaded state of another epoch."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
         if wanted >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
@@ -88,10 +89,10 @@ class Epochs:
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Iterate over a worker's samples, starting at the loaded state, and clear that state."""
+        """Iterate over a worker's samples from the loaded position, and clear that position."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        # A DataLoader polls workers in turn, so the first one continues after the saved batch.
+        # A DataLoader starts with its first worker, which must read the shard whose turn it is.
         shard = self._shard((worker + self.turn) % workers, workers)
         begin = self._begins.get(shard, 0)
         self.forget()

@@ -1,4 +1,4 @@
-"""`RowSource`: reads rows of a session in epoch order, by window, in any process."""
+"""`RowSource`: reads rows of a session in epoch order, window by window, in any process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(SessionTask):
-    """Reader of a session's rows by number, in any process; pickled without access keys.
+    """Reads rows of a session by number, in any process; a pickle contains no access keys.
 
     ``filter`` is applied by the client, so row numbers do not depend on it. ``read_ahead`` is the
     maximum number of bytes to buffer. Without ``partitions``, the session covers the whole table.
@@ -54,13 +54,13 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)``, with positions, starting at row ``at``."""
+        """Yield the positions and rows of the windows of ``[low, high)``, from row ``at`` on."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # so that memory holds the rows only once
+                pieces.clear()  # release the rows in their old order
                 yield start, table
 
     def _shuffled(

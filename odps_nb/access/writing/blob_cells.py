@@ -161,7 +161,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
         if isinstance(data, (bytes, bytearray, memoryview)):
             size += len(data)
         elif isinstance(data, Path):
-            with contextlib.suppress(OSError):  # the upload raises this error
+            with contextlib.suppress(OSError):  # the upload will raise the error
                 size += data.stat().st_size
         elif data is not None:
             return None
@@ -184,7 +184,7 @@ def content_of(
         return _picture(given, image_format)
     if isinstance(data, Path):
         name = name or data.name
-        with contextlib.suppress(OSError):  # the upload raises this error
+        with contextlib.suppress(OSError):  # the upload will raise the error
             size = data.stat().st_size
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)

@@ -57,7 +57,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into a `Column` for each item with a type, and names for others."""
+    """Parse ``partitioned_by`` into columns (for items with a type) and column names."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -150,7 +150,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns for the data, and the data to write: a stream can be read only once.
+    """Return the columns of the data, and the data itself, because it may be readable only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
@@ -169,7 +169,7 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
         from odps_nb.convert.frame_schema import frame_schema
 
         return frame_schema(sample, _is_blob), data
-    # Later writes may have nulls even if this data has none.
+    # Make all columns nullable, because later writes may have nulls.
     found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
     return TableSchema(columns=found), data
 

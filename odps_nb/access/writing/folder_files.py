@@ -53,7 +53,7 @@ class Files(Protocol):
     """A collection of files, listed in the same order each time."""
 
     def check(self) -> tuple[int, int]:
-        """Return the number of files and their bytes; raise if a file cannot be written."""
+        """Return the number of files and their total size; raise if a file is unreadable."""
 
     def __iter__(self) -> Iterator[FolderFile]:
         """Iterate over the files."""
@@ -75,7 +75,7 @@ class FolderFiles:
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
     def check(self) -> tuple[int, int]:
-        """Walk the folder once; return the number of files and their bytes."""
+        """Walk the folder once; return the number of files and their total size in bytes."""
         if not self.folder.is_dir():
             raise ConfigError(
                 f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"

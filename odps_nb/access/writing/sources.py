@@ -1,7 +1,7 @@
 """Converts any accepted data to Arrow batches of a table's types; sends nothing.
 
-Data in memory is converted as a whole, so that one error lists all values that do not fit; a stream
-is converted batch by batch. BLOB columns stay Python objects until they are uploaded.
+Data in memory is converted as a whole, so one error lists all values that do not fit. A stream is
+converted batch by batch. BLOB columns stay Python objects until they are uploaded.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that must be
-    in the data and not in the table.
+    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that the data
+    must have and the table does not have.
     """
 
     table: TableName
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """Column names to match schemaless rows with."""
+        """The column names to which rows without names are matched."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write, divided into lanes, one per parallel write stream."""
+    """The rows of a write; each item of ``lanes`` is sent by a parallel write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
@@ -199,7 +199,7 @@ def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
             column = pa.array(column.to_pylist())
         try:
             same = pc.equal(column.cast(pa.string()), pa.scalar(value))
-        except pa.ArrowNotImplementedError:  # lists and other nested types have no text form
+        except pa.ArrowNotImplementedError:  # Arrow cannot cast lists and other nested types
             same = pa.array([False])
         if column.null_count or pc.any(pc.invert(same)).as_py():
             raise ConversionError(

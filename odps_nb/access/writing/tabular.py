@@ -69,7 +69,7 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # An array or a Series (one unnamed column) also has these interfaces.
+    # An array or a Series also has these interfaces, but is not a table.
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or Index as a DataFrame; it may be unnamed if the key has one column."""
+    """Return a Series or Index as a DataFrame; it needs a name unless the key is one column."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")

@@ -52,7 +52,7 @@ class Change:
         *,
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
-        """Return the target with the columns that the data must or may have."""
+        """Return the target, with the columns that the data must or may contain."""
         keys = {name.casefold() for name in self.keys}
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in keys)
@@ -74,7 +74,7 @@ class Change:
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # With one key column, plain values are accepted as keys.
+        # If the key has one column, plain values are accepted as keys.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))
@@ -84,8 +84,8 @@ class Change:
 def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
-    The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
-    Java SDKs), or else a write session marks them as distribution keys.
+    They come from the table's extended metadata (``PrimaryKey`` in ``Reserved``, as in the Python
+    and Java SDKs). If it lists none, they are the distribution keys of a write session.
     """
     from odps_nb.client.write.session import open_write_session
 
