@@ -51,7 +51,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
         kind = type(value).__name__
         raise ArgumentError(
             f"a {kind} is not a blob reference",
-            hint="leave out the rows without a blob, e.g. by column.dropna()"
+            hint="drop the rows without a blob, e.g. with column.dropna()"
             if is_missing(value)
             else f"pass one value of the column, not a {kind}",
         )

@@ -33,7 +33,9 @@ def is_missing(value: object) -> bool:
 def check_text(argument: str, value: object) -> None:
     """Raise `ArgumentError` unless the value is a string."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{argument} is a {type(value).__name__}, not text", argument=argument)
+        raise ArgumentError(
+            f"{argument} is a {type(value).__name__}; it must be a string", argument=argument
+        )
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -46,7 +48,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     """Check column names and return them in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
-            f"columns is the string {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
+            f"columns is {columns!r}; it must be a list", hint=f"pass columns=[{columns!r}]"
         )
     spelled = []
     for name in columns:
@@ -84,7 +86,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
-            f"{table} has no partitions, but {str(spec)!r} was given", hint="leave it out"
+            f"{table} is not partitioned, but {str(spec)!r} was passed", hint="omit the partition"
         )
     found: dict[str, str] = {}
     for key, value in spec:
@@ -110,7 +112,7 @@ def check_whole_partition(
     """Check a spec as `check_partition` does, and require a value for every partition level."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
-        raise ArgumentError(f"{table} has no partitions")
+        raise ArgumentError(f"{table} is not partitioned")
     if len(found) < len(keys):
         raise ArgumentError(
             f"{str(spec)!r} is not a complete partition of {table}",
@@ -136,7 +138,7 @@ def check_overwrite(
     if overwrite == "partitions":
         if not keys:
             raise ArgumentError(
-                f"{table} has no partitions", argument="overwrite", hint="pass overwrite=True"
+                f"{table} is not partitioned", argument="overwrite", hint="pass overwrite=True"
             )
         return True
     if overwrite == "all" and takes_all:
@@ -148,11 +150,12 @@ def check_overwrite(
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
-            f"{table} is partitioned by {', '.join(keys)}: it is unclear what to replace",
+            f"{table} is partitioned by {', '.join(keys)}, so overwrite=True needs a complete "
+            "partition=",
             argument="overwrite",
-            hint="pass one complete partition=, or overwrite='partitions' to replace the "
+            hint="pass a value for each level, or overwrite='partitions' to replace the "
             "partitions that receive rows"
-            + (", or overwrite='all' to drop the others as well" if takes_all else ""),
+            + (", or overwrite='all' to replace all partitions" if takes_all else ""),
         )
     return overwrite
 
@@ -172,11 +175,11 @@ def _check_spelling(value: str | None, column: Column) -> None:
             good = False
     if not good:
         raise ArgumentError(
-            f"{value!r} is not a {code.name} in the format of the partition column {column.name!r}",
+            f"{value!r} is not a valid {code.name} for the partition column {column.name!r}",
             code="InvalidPartitionSpec",
-            hint="write 2024-01-31"
+            hint="write dates as 2024-01-31"
             if code is TypeCode.DATE
-            else "write digits, without leading zeros",
+            else "write digits without leading zeros",
         )
 
 

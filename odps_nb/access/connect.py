@@ -118,7 +118,7 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
             option=option,
-            hint="leave it out, or connect without 'local'",
+            hint="omit it, or connect without 'local'",
         )
     from odps_nb.local.server.launch import start
 

@@ -297,9 +297,9 @@ class Connection:
             return column_of_frame(self, references, column, caption, limit)
         if caption is not None:
             raise ArgumentError(
-                "caption= names columns of a frame",
+                "caption= requires a frame and the name of its BLOB column",
                 argument="caption",
-                hint="pass the frame and its column: odps.blobs(frame, 'content', caption=…)",
+                hint="pass both: odps.blobs(frame, 'content', caption=…)",
             )
         return column_of_values(self, references, limit)
 

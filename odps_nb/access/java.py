@@ -38,7 +38,7 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
         seen.append(java)
     old = "; ".join(f"Java {java.version} in {java.home} ({java.source})" for java in seen)
     raise MissingDependencyError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer, and "
+        f"Spark needs Java {MINIMUM_JAVA} or newer, but "
         + (f"only {old} was found" if seen else "no Java was found"),
         extra="spark",
         hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "

@@ -118,7 +118,7 @@ def choose_partitions(
             chosen[check_partition(one, schema, table)] = None
             continue
         if not schema.partition_columns:
-            raise ArgumentError(f"{table} has no partitions", hint="leave partitions= out")
+            raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
         test = None if isinstance(one, str) else _test(one, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
@@ -130,7 +130,9 @@ def choose_partitions(
         found = [info.spec.checked() for info in listed if test(dict(info.spec))]
         if not found:
             raise NotFoundError(
-                f"{table} has no partition with {one}", code="NoSuchPartition", hint=_extent(listed)
+                f"no partition of {table} matches {one}",
+                code="NoSuchPartition",
+                hint=_extent(listed),
             )
         chosen.update(dict.fromkeys(found))
     return tuple(chosen)
@@ -139,8 +141,8 @@ def choose_partitions(
 def _extent(listed: Iterable[PartitionInfo]) -> str:
     specs = sorted(str(info.spec) for info in listed)
     if not specs:
-        return "write rows or add a partition first; the table has none"
-    return f"choose from its partitions, {specs[0]} to {specs[-1]}"
+        return "the table has no partitions; write rows or add a partition first"
+    return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
 def _test(
@@ -162,7 +164,8 @@ def _test(
         bound = _comparable(value, column)
         if bound is None:
             raise ArgumentError(
-                f"{value!r} cannot be compared with {column.name!r}, a {column.type.code.name}",
+                f"{value!r} cannot be compared with the partition column {column.name!r} of type "
+                f"{column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
             )

@@ -192,5 +192,5 @@ def _with_number(name: str, number: int) -> str:
 
 def _taken(target: Path) -> ConfigError:
     return ConfigError(
-        f"{target} already exists", option="path", hint="rename it or pass overwrite=True"
+        f"{target} already exists", option="path", hint="use another name, or overwrite=True"
     )

@@ -188,7 +188,7 @@ class Scan(RowForms, ForEngines):
         """
         from odps_nb.spark.reading.dataframe import read_scan
 
-        self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
+        self._require_unbounded("Spark, because its tasks read the rows directly", limit=False)
         with self._lock:
             untouched = self._session is None and self._reopens is None
             if untouched and self._plan.timestamp_unit is None:
@@ -222,7 +222,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(plan, self._session)
 
     def _split_tasks(self) -> list[SplitTask]:
-        self._require_unbounded("tasks, which read the rows themselves")
+        self._require_unbounded("tasks that read the rows in other processes")
         return split_tasks(self, lambda: self._connection._storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
@@ -235,9 +235,9 @@ class Scan(RowForms, ForEngines):
         for name, bound in bounds.items():
             if bound is not None:
                 raise ArgumentError(
-                    f"{name} does not apply to {what}",
+                    f"{name} cannot be used with {what}",
                     argument=name,
-                    hint=f"leave {name}= out, or read fewer partitions",
+                    hint=f"omit {name}=, or read fewer partitions",
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
@@ -321,9 +321,9 @@ class Scan(RowForms, ForEngines):
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
         return (
-            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them fit "
-            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, "
-            "also in conditions. Pass timestamp_unit='us' to avoid this warning"
+            f"TIMESTAMPs of {plan.table} are read in microseconds, because some of them do not fit "
+            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, even in "
+            "conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(

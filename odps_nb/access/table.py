@@ -150,7 +150,7 @@ class Table(ForEngines):
 
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
-            raise ArgumentError(f"{self._name} has no partitions")
+            raise ArgumentError(f"{self._name} is not partitioned")
         return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:

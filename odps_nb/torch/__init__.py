@@ -202,9 +202,9 @@ def loader(
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
-            f"a {type(dataset).__name__} does not record its position",
+            f"a {type(dataset).__name__} is not a dataset of odps_nb.torch",
             argument="dataset",
-            hint="pass what odps_nb.torch.rows(…) or blobs(…) returned",
+            hint="pass the result of odps_nb.torch.rows(…) or odps_nb.torch.blobs(…)",
         )
     return Loader(dataset, collate_fn=collate_fn, **options)
 

@@ -25,7 +25,7 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return the given rank and world size, or those of the process group, or 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            "rank and world_size go together", argument="rank", hint="pass both, or neither"
+            "rank and world_size must be passed together", argument="rank", hint="pass both or none"
         )
     rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
@@ -86,8 +86,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
-                "the rows are read by workers: this copy does not know their position",
-                hint="use odps_nb.torch.loader(dataset, …), and its state_dict()",
+                "the position is known only to the workers that read the rows",
+                hint="use odps_nb.torch.loader(dataset, …) and its state_dict()",
             )
         return self._epochs.state_here()
 
@@ -118,9 +118,9 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     ) -> None:
         if options.get("persistent_workers"):
             raise ArgumentError(
-                "persistent_workers cannot be used: these workers would miss a loaded state",
+                "persistent_workers cannot be used: these workers would ignore a loaded state",
                 argument="persistent_workers",
-                hint="leave it out",
+                hint="omit it",
             )
         if collate_fn is None:
             alone = options.get("batch_size", 1) is None and options.get("batch_sampler") is None

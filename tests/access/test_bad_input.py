@@ -58,7 +58,7 @@ def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
 
 
 def test_a_query_that_is_no_text_is_named(odps):
-    with pytest.raises(ArgumentError, match="query is a int, not text"):
+    with pytest.raises(ArgumentError, match="query is a int; it must be a string"):
         odps.sql(7)
 
 

@@ -56,7 +56,7 @@ def test_a_wrong_partition_is_refused(text, said):
 
 
 def test_a_table_without_partitions_says_so():
-    with pytest.raises(ArgumentError, match="has no partitions"):
+    with pytest.raises(ArgumentError, match="is not partitioned"):
         check_partition(PartitionSpec.of("ds=x"), TableSchema(columns=SCHEMA.columns), NAME)
     assert check_partition(PartitionSpec(), TableSchema(), NAME) == PartitionSpec()
 

@@ -59,7 +59,7 @@ class Writer:
             raise ArgumentError(
                 "an empty list cannot be bound",
                 # SQL has no empty list: "in (null)" and "not in (null)" both match no row.
-                hint="test for an empty list first: in () is not valid SQL",
+                hint="check for an empty list first: in () is not valid SQL",
             )
         return "(" + ", ".join(map(self.literal, values)) + ")"
 
@@ -72,13 +72,13 @@ class Writer:
             return self._cast(_clock(value.nanoseconds), zone="Z")
         if self.timezone is None:
             raise ArgumentError(
-                "a time with a time zone cannot be bound: SQL's time zone is unknown",
-                hint="connect with timezone=…, or bind it naive: .astimezone(zone)"
-                ".replace(tzinfo=None)",
+                "a time with a time zone cannot be bound: the time zone of the query is unknown",
+                hint="connect with timezone=…, or bind a naive time: "
+                "value.astimezone(zone).replace(tzinfo=None)",
             )
         raise ArgumentError(
-            f"{_clock(value.nanoseconds)} UTC cannot be bound: this local time occurs twice in "
-            f"{self.timezone}, and SQL would use the first",
+            f"{_clock(value.nanoseconds)} UTC cannot be bound: its local time occurs twice in "
+            f"{self.timezone}, and SQL would use the earlier one",
             hint="run the query in UTC: settings={'odps.sql.timezone': 'UTC'}",
         )
 
@@ -137,7 +137,7 @@ class Writer:
     def _too_long(self, number: str) -> ArgumentError:
         most = _DIGITS[self.target]
         return ArgumentError(
-            f"{number} needs more than the {most} digits of a DECIMAL",
+            f"{number} has too many digits for a DECIMAL; the maximum is {most}",
             hint=f"round it to {most} digits or fewer, or bind a float",
         )
 
@@ -160,7 +160,7 @@ def _fraction(nanoseconds: int) -> str:
 
 def _outside(nanoseconds: int) -> ArgumentError:
     return ArgumentError(
-        f"{nanoseconds / 1e9:.0f} seconds since 1970 is outside the years 1 to 9999",
+        f"a time {nanoseconds / 1e9:.0f} seconds after 1970 is outside the years 1 to 9999",
         hint="bind a time within these years",
     )
 

@@ -200,10 +200,10 @@ _MAX_PARTS = 3
 
 def _no_name(name: str, what: str) -> ArgumentError:
     return ArgumentError(
-        f"{{{name}}} needs the name of a table or column, and {what} is not one",
+        f"{{{name}}} must be the name of a table or column, but is {what}",
         argument=name,
-        hint=f"write :{name} for a value; names have letters, digits, underscores and single "
-        "quotes, and dots between project, schema and table",
+        hint=f"write :{name} to bind a value; a name may contain letters, digits, underscores and "
+        "single quotes, with dots between project, schema and table",
     )
 
 

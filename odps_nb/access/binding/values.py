@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind one column after in, or a single value"
+        return "bind a single value, or one column of it after in"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -82,7 +82,7 @@ def _listed(values: Any) -> list[PlainValue]:
     count = len(values)
     if count > MAX_VALUES:
         raise ArgumentError(
-            f"{count:,} values are too many to bind (at most {MAX_VALUES:,})",
+            f"{count:,} values cannot be bound; the maximum is {MAX_VALUES:,}",
             hint="write them to a table and join it",
         )
     found: list[PlainValue] = []
@@ -155,7 +155,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
         )
     length, parts = _LENGTHS.get(unit, 1), _PARTS.get(unit, 1)
     if unit == "generic":
-        raise ArgumentError(f"{value!r} has no unit", hint="give it one: 'datetime64[s]'")
+        raise ArgumentError(f"{value!r} has no unit", hint="set one, e.g. 'datetime64[s]'")
     nanoseconds, rest = divmod(int(value.view("int64")) * step * length, parts)
     if rest:
         raise ArgumentError(

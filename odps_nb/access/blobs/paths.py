@@ -61,7 +61,7 @@ def _only(known: list[BlobPath], table: TableName) -> BlobPath:
         raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
     names = ", ".join(".".join(path) for path in known)
     raise ArgumentError(
-        f"{table} has {len(known)} BLOB columns", argument="column", hint=f"name one of: {names}"
+        f"{table} has {len(known)} BLOB columns", argument="column", hint=f"pass one of: {names}"
     )
 
 

@@ -31,7 +31,7 @@ BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
 READ_AHEAD = 64 * 2**20  # bytes; small, because an engine may stop after a few rows
 _NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
-_HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
+_HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with DuckDB or polars"
 
 
 def open_dataset(scan: Scan) -> TableDataset:
@@ -43,13 +43,13 @@ def open_dataset(scan: Scan) -> TableDataset:
     plan = scan._plan
     if scan._reopens is not None:
         raise ArgumentError(
-            "a dataset opens a new session for each query",
-            hint="leave out session_id, or use scan.reader()",
+            "session_id cannot be used: a dataset opens a new session for each query",
+            hint="omit session_id, or use scan.reader()",
         )
     if plan.increment is not None:
         raise ArgumentError(
             "a dataset reads the rows of a table, not its changes",
-            hint="use the scan itself: scan.reader(), scan.to_arrow()",
+            hint="use scan.reader() or scan.to_arrow()",
         )
     schema = scan._all_columns()
     if not plan.columns:
@@ -139,7 +139,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     get_fragments = _refused(
         "fragments", "use table.to_dask(), or the splits of table.read(), to read in parallel"
     )
-    replace_schema = _refused("another schema", "cast the rows: dataset.to_table().cast(schema)")
+    replace_schema = _refused("replace_schema", "cast the rows: dataset.to_table().cast(schema)")
     sort_by = _refused("sort_by", _HINT)
     join = _refused("join", _HINT)
     join_asof = _refused("join_asof", _HINT)

@@ -47,7 +47,7 @@ class Epochs:
             raise ArgumentError(
                 "even= cannot be combined with where=: the number of matching rows is unknown",
                 argument="even",
-                hint="write the rows to another table, e.g. by odps.sql, and read that one",
+                hint="write the matching rows to another table, e.g. with odps.sql, and read that",
             )
         self.source: RowSource = source
         self.samples: Samples = samples
@@ -159,7 +159,7 @@ class Epochs:
         ]
         if wrong:
             told = ", ".join(wrong)
-            raise ArgumentError(f"the state belongs to a different order: {told}", hint=_AFRESH)
+            raise ArgumentError(f"the state was saved with other settings: {told}", hint=_AFRESH)
         shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
         for shard, rows in saved.given.items():
             count = self.world_size * saved.workers
@@ -184,13 +184,12 @@ class Epochs:
             return source
         changed = []
         if saved.rows != source.rows:
-            changed.append(f"{saved.rows} rows, now {source.rows}")
+            changed.append(f"the number of rows was {saved.rows} and is now {source.rows}")
         if not source.partitions and len({saved.version, session.latest_version} - {0}) > 1:
-            changed.append(f"version {saved.version}, now {session.latest_version}")
+            changed.append(f"the version was {saved.version} and is now {session.latest_version}")
         if changed:
             raise ConflictError(
-                f"{session.table} has changed since the state was saved: it had "
-                + "; ".join(changed),
+                f"{session.table} has changed since the state was saved: " + "; ".join(changed),
                 code="TableChanged",
                 hint="the rest of this epoch cannot be read; " + _AFRESH,
             )

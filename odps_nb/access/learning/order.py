@@ -39,12 +39,13 @@ class EpochOrder:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < SEEDS:
-            raise ArgumentError(f"seed is {self.seed}; it must be in [0, 2**32)", argument="seed")
+            raise ArgumentError(f"seed is {self.seed}; it must be less than 2**32", argument="seed")
         if -(-self.rows // self.chunk_rows) > MAX_CHUNKS:
             raise ArgumentError(
-                f"{self.rows:,} rows need over {MAX_CHUNKS:,} chunks of {self.chunk_rows:,} rows",
+                f"chunk_rows is {self.chunk_rows:,}, which divides the {self.rows:,} rows into "
+                f"more than {MAX_CHUNKS:,} chunks",
                 argument="chunk_rows",
-                hint=f"enlarge the chunks: chunk_rows={-(-self.rows // MAX_CHUNKS)}, or more",
+                hint=f"pass chunk_rows={-(-self.rows // MAX_CHUNKS)} or more",
             )
 
     def chunks(self, *, epoch: int, low: int, high: int) -> Iterator[RowRangeSplit]:

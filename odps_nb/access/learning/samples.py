@@ -113,7 +113,7 @@ class WithBlobs:
         try:
             return self.decode(data)
         except Exception as error:
-            error.add_note(f"decode= received the {len(data)} bytes of blob {text}")
+            error.add_note(f"raised by decode= for the {len(data)} bytes of blob {text}")
             raise
 
 
@@ -162,7 +162,7 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
         return column.to_pylist()
     if column.null_count and not pt.is_floating(column.type):
         raise ConversionError(
-            f"column {name!r} has nulls, which an array of {column.type} cannot hold",
+            f"column {name!r} has nulls, which an array of {column.type} cannot represent",
             column=name,
             source_type=str(column.type),
             hint="exclude such rows (where=…), or omit batch_size: single rows have None",

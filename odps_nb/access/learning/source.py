@@ -114,7 +114,7 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
     if session.row_count is None:
         raise ArgumentError(
             f"the service does not number the rows of {session.table}",
-            hint="write them to another table, e.g. by odps.sql, and read that one",
+            hint="write the rows to another table, e.g. with odps.sql, and read that",
         )
     require_arrow_types(numbered.schema, "a read for learning")
     names = scan._plan.columns or numbered.arrow_schema.names
@@ -136,7 +136,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
         raise ArgumentError(
             "changes cannot be shuffled, because they have no row numbers",
             argument="changes",
-            hint="leave since=, until= and changes= out",
+            hint="omit since=, until= and changes=",
         )
     if not plan.where:
         return plan, None

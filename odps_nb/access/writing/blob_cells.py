@@ -148,8 +148,7 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
             column=path,
             source_type=str(arrow),
             target_type=format_type(odps),
-            hint="the content of a blob is binary; to copy blobs use a pandas column of "
-            "odps.blob(reference)",
+            hint="pass binary content; to copy blobs, pass a pandas column of odps.blob(reference)",
         )
 
 
@@ -201,6 +200,6 @@ def _picture(given: NewBlob, image_format: ImageFormat) -> Content:
             f"the picture cannot be encoded as {image_format.name.upper()}: {error}",
             source_type=type(given.data).__name__,
             target_type="blob",
-            hint="check with picture.load() whether the source file is damaged",
+            hint="call picture.load() to check whether the source file is damaged",
         ) from error
     return Content(data, given.mime_type or image_format.mime, given.file_name or name, len(data))

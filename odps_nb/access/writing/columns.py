@@ -50,7 +50,8 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
             known = [one.name for one in schema.columns]
             raise ArgumentError(
                 f"the table has no column {item!r} to partition by",
-                hint=f"{did_you_mean(item, known)}write its type as well: '{item} string'",
+                hint=f"{did_you_mean(item, known)}to add the column, write its type: "
+                f"'{item} string'",
             )
         keys.append(column)
     return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(keys))
@@ -69,7 +70,7 @@ def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, 
     for item in partitioned_by:
         if not isinstance(item, str):
             raise ArgumentError(
-                f"partitioned_by holds a {type(item).__name__}",
+                f"partitioned_by contains a {type(item).__name__}",
                 argument="partitioned_by",
                 hint="pass column names, or strings such as 'ds string'",
             )

@@ -61,7 +61,7 @@ class NewTable:
             drop_table(self.storage, self.name, if_exists=True)
             note = f"the new table {self.name} was dropped"
         except OdpsNbError as second:
-            note = f"the new table {self.name} exists and is empty: dropping it failed: {second}"
+            note = f"the new table {self.name} is empty, but could not be dropped: {second}"
         if error is not None:
             error.add_note(note)
 

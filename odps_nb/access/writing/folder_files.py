@@ -45,7 +45,7 @@ class FolderFile:
         if is_link or (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
             raise FramingError(
                 f"{self.file} changed while it was being sent",
-                hint="repeat the call when no other program changes the folder",
+                hint="repeat the call while no other program changes the folder",
             )
 
 
@@ -89,7 +89,7 @@ class FolderFiles:
             raise ArgumentError(
                 f"no file in {self.folder} matches {' or '.join(self.patterns)}",
                 argument="pattern",
-                hint="use '*' to match all files, also in subfolders, except hidden ones",
+                hint="use '*' to match all files, even in subfolders, except hidden ones",
             )
         return count, size
 

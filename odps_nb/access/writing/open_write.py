@@ -55,7 +55,7 @@ def open_write(
         )
         return OpenWrite(table, made, compression, conversions)
     if overwrite:
-        raise ArgumentError("overwrite was set when the session was opened", hint="omit it here")
+        raise ArgumentError("overwrite cannot be changed for an open session", hint="omit it")
     if isinstance(session, str):
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
     elif session.table != table.name:

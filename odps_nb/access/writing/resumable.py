@@ -161,7 +161,7 @@ class _Upload:
                 done |= paths
         sizes = sum(one.size for one in self.files if one.path in done)
         self.tracker.add(rows=len(done), items=len(done), item_bytes=sizes)
-        self._say(f"{len(done):,} of {len(self.files):,} files had arrived before")
+        self._say(f"{len(done):,} of {len(self.files):,} files arrived in an earlier call")
 
     def _unknown(self, ref: WriteSessionRef, why: str) -> ConflictError:
         return ConflictError(

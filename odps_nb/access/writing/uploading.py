@@ -104,7 +104,8 @@ class CellUploader:
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
-            f"the service's write schema has no BLOB {path!r}", hint="reload the table"
+            f"the service's write schema has no BLOB {path!r}",
+            hint="call table.reload() and write again",
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:

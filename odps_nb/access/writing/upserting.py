@@ -108,7 +108,7 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     keys = _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
-            f"deleted={deleted!r} names a column of {table.name}",
+            f"deleted is {deleted!r}, which is a column of {table.name}",
             hint="name a boolean column of the data that the table does not have",
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)

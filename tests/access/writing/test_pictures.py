@@ -115,7 +115,7 @@ def test_the_format_can_be_chosen(odps: Connection, table: Table) -> None:
         (Image.new("F", (2, 2)), "webp", "of mode F"),
         (Image.new("RGBA", (2, 2)), "jpeg", "of mode RGBA"),
         (Image.new("RGB", (0, 2)), "png", "has no pixels"),
-        (Image.new("RGB", (2, 2)), "npy", "is not an array"),
+        (Image.new("RGB", (2, 2)), "npy", "npy cannot store a picture"),
         ("a/path/as/text.png", "png", "not a string"),
         (3.5, "png", "a float cannot be"),
     ],

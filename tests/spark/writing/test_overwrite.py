@@ -99,7 +99,7 @@ def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, writ
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
     write(table, [(3, "", 0)], overwrite=True)
     assert table.read().to_arrow()["id"].to_pylist() == [3]
-    with pytest.raises(ArgumentError, match="has no partitions"):
+    with pytest.raises(ArgumentError, match="is not partitioned"):
         write(table, [(4, "", 0)], overwrite="partitions")
     assert table.read().to_arrow()["id"].to_pylist() == [3]
     write(table, [], overwrite=True)
