@@ -292,7 +292,7 @@ BAD_DATA = [
     ([{"id": 2}, pd.DataFrame({"id": [1]})], ConversionError, "row 1 is of type DataFrame"),
     ([pa.table({"id": [1]}), pa.table({"idd": [1]})], ConversionError, "did you mean 'id'"),
     (iter([{"id": 2}, pd.DataFrame({"id": [1]})]), ConversionError, "a DataFrame after 1 rows"),
-    (pd.Series([1]), ConversionError, "an unnamed Series"),
+    (pd.Series([1]), ConversionError, "the Series has no name"),
     ("id", ConversionError, "a str cannot be written"),
     (np.array(5), ConversionError, "a ndarray cannot be written"),
     (np.zeros(2), ConversionError, "row 0 is of type float64"),

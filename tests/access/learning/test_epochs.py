@@ -233,7 +233,7 @@ def test_a_table_that_changed_is_a_typed_error(odps, new_name, partitions, overw
     with pytest.raises(ConflictError) as caught:
         running.load(lost(state))
     assert caught.value.code == "TableChanged"
-    assert ("3 rows, now 6" in caught.value.message) != overwrite
+    assert ("was 3 and is now 6" in caught.value.message) != overwrite
     assert ("version" in caught.value.message) == (partitions is None)
     odps.drop_table(table.name)
 

@@ -110,7 +110,7 @@ def test_the_format_can_be_chosen(odps: Connection, table: Table) -> None:
         (np.zeros((2, 3, 3), np.uint16), "png", "is not a picture"),
         (np.ma.masked_equal(RGB, 3), "png", "has a mask"),
         (np.array([{}]), "npy", "holds Python objects"),
-        (RGB[:, :, :2], "jpeg", "of mode LA"),
+        (RGB[:, :, :2], "jpeg", "the mode LA"),
         (Image.new("CMYK", (2, 2)), "png", "cannot store a picture of mode CMYK"),
         (Image.new("F", (2, 2)), "webp", "of mode F"),
         (Image.new("RGBA", (2, 2)), "jpeg", "of mode RGBA"),

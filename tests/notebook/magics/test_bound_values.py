@@ -133,7 +133,7 @@ def test_what_is_no_name_never_reaches_the_text(ip, value):
     for cell in ("%%odps sql\nselect * from {t}", "%odps sql select * from {t}"):
         said = usage_error(ip, cell)
         assert "{t} must be the name of a table or column" in said
-        assert "write :t for a value" in said
+        assert "write :t to bind a value" in said
 
 
 @pytest.mark.parametrize("braces", ["{x + 1}", "{x.y}", "{x!r}", "{f(x)}"])
