@@ -164,8 +164,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
     """Reject spellings such as ``03`` for 3, which some readers treat as another partition."""
     if value is None:
         return
-    code = column.type.code
-    good = True
+    code, good = column.type.code, True
     if TYPE_FACTS[code].kind == "INTEGER":
         good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
     elif code is TypeCode.DATE:

@@ -60,7 +60,11 @@ class Connection:
         self._profile, self._service = profile, service
         self._client: StorageClient | None = None
         self._closed = False
-        self._made_address = address
+        if address is None:  # the settings without credentials, as stored in a pickle
+            settings = tuple(self.profile.as_settings().items())
+            root = None if service is None else service.root
+            address = Address(connection_id=uuid.uuid4().hex, settings=settings, root=root)
+        self._address = address
         remember(self)
 
     @property
@@ -80,17 +84,6 @@ class Connection:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
-
-    @property
-    def _address(self) -> Address:
-        """The settings without credentials, as stored in a pickle."""
-        if self._made_address is None:
-            settings = tuple(self.profile.as_settings().items())
-            root = None if self._service is None else self._service.root
-            self._made_address = Address(
-                connection_id=uuid.uuid4().hex, settings=settings, root=root
-            )
-        return self._made_address
 
     @property
     def _storage(self) -> StorageClient:
@@ -454,7 +447,7 @@ class Connection:
         self.close()
 
     def __reduce__(self) -> Any:
-        return _reconnect, (self._address,)
+        return connect_again, (self._address,)
 
     def __copy__(self) -> Connection:
         return self
@@ -467,8 +460,3 @@ class Connection:
         where = ".".join(there[name] for name in ("project", "schema") if name in there)
         state = " (closed)" if self._closed else ""
         return f"<Connection to {where} at {there['endpoint']}{state}>"
-
-
-def _reconnect(address: Address) -> Connection:
-    """Return the connection for an unpickled address, in this process or another one."""
-    return connect_again(address, lambda profile: Connection(profile, address=address))

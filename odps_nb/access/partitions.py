@@ -81,8 +81,7 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
         levels = [(str(key), one) for key, one in value.items()]
     bounds, exact = [], []
     for text, given in levels:
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        if (found := _RANGE.fullmatch(text)) is None:
             exact.append((text, given))
         else:
             bounds.append(_bound(found, text, given))

@@ -6,7 +6,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,7 +132,23 @@ class RowForms(ABC):
         The second call is possible only before the first item. Its warning is issued with its first
         item: if the second read fails, nothing was read in microseconds.
         """
-        return _in_reach(begin, self._fall_back(tracker, token))
+        given, fall_back = False, self._fall_back(tracker, token)
+        try:
+            with closing(begin()) as found:
+                for one in found:
+                    given = True
+                    yield one
+            return
+        except OdpsNbError as error:
+            if given or not asks_for_micro(error):
+                raise
+            told = fall_back(error)
+        with closing(begin()) as found:
+            for one in found:
+                if told is not None:
+                    warn(told)
+                    told = None
+                yield one
 
     def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
         """Iterate over the rows, cast to exactly the types of ``schema``."""
@@ -331,7 +347,7 @@ def read_frame(
     from odps_nb.convert.decimal_array import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
-    with _freed_on_error():
+    try:
         first = deque(islice(batches, 1))
         schema = first[0].schema if first else source.arrow_schema
         count = source.row_count if first else 0
@@ -345,6 +361,9 @@ def read_frame(
         if options.decimals == "auto":
             tracker.remark(decimal_note(schema, frame))
         return frame
+    except BaseException as error:  # IPython keeps the traceback, and its frames keep the rows
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
@@ -354,41 +373,9 @@ def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
         yield from batches
 
 
-@contextmanager
-def _freed_on_error() -> Iterator[None]:
-    """Clear an error's frames: IPython keeps its traceback, and thus the rows, in memory."""
-    try:
-        yield
-    except BaseException as error:
-        traceback.clear_frames(error.__traceback__)
-        raise
-
-
 def _cast(batches: Batches, schema: pa.Schema) -> Batches:
     from odps_nb.convert.narrow_decimals import cast_columns
 
     with closing(batches):
         for batch in batches:
             yield cast_columns(batch, schema)
-
-
-def _in_reach(
-    begin: Callable[[], Generator[B, None, None]], fall_back: Callable[[OdpsNbError], str | None]
-) -> Generator[B, None, None]:
-    given = False
-    try:
-        with closing(begin()) as found:
-            for one in found:
-                given = True
-                yield one
-        return
-    except OdpsNbError as error:
-        if given or not asks_for_micro(error):
-            raise
-        told = fall_back(error)
-    with closing(begin()) as found:
-        for one in found:
-            if told is not None:
-                warn(told)
-                told = None
-            yield one

@@ -316,7 +316,8 @@ class Scan(RowForms, ForEngines):
                 if asks_for_micro(again):
                     raise refused_in_micro(again, str(plan.table)) from again
                 raise
-            if not fresh and self._session is not None and not _alike(session, self._session):
+            told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
+            if not fresh and self._session is not None and told(session) != told(self._session):
                 error.add_note(f"{plan.table} has changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
@@ -389,12 +390,6 @@ class Scan(RowForms, ForEngines):
             rows = "?" if self.row_count is None else f"{self.row_count:,}"
             parts.append(f"{rows} rows in {len(self._session.splits)} splits")
         return f"Scan({', '.join(parts)})"
-
-
-def _alike(one: ReadSession, other: ReadSession) -> bool:
-    """Whether two sessions report the same row counts, splits and version."""
-    told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
-    return bool(told(one) == told(other))
 
 
 def _short(value: object) -> str:

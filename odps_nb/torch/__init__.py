@@ -85,23 +85,13 @@ def rows(
     ArgumentError
         The scan has a ``limit`` or ``max_bytes``, it reads changes, or an argument is invalid.
     """
+    given = locals()
     from odps_nb.access.learning.samples import AsBatches, AsRows
 
     def samples(_: RowSource) -> Samples:
         return AsRows() if batch_size is None else AsBatches(_count("batch_size", batch_size))
 
-    return _dataset(
-        source,
-        samples,
-        seed=seed,
-        shuffle=shuffle,
-        chunk_rows=chunk_rows,
-        buffer_rows=buffer_rows,
-        read_ahead=read_ahead,
-        even=even,
-        rank=rank,
-        world_size=world_size,
-    )
+    return _dataset(samples, **given)
 
 
 def blobs(
@@ -149,6 +139,7 @@ def blobs(
     ArgumentError
         As for `rows`; also raised if the BLOB is nested in another column.
     """
+    given = locals()
     from odps_nb.access.learning.samples import WithBlobs, blob_column
 
     def samples(opened: RowSource) -> Samples:
@@ -159,18 +150,7 @@ def blobs(
             max_blob=_count("max_blob_bytes", max_blob_bytes),
         )
 
-    return _dataset(
-        source,
-        samples,
-        seed=seed,
-        shuffle=shuffle,
-        chunk_rows=chunk_rows,
-        buffer_rows=buffer_rows,
-        read_ahead=read_ahead,
-        even=even,
-        rank=rank,
-        world_size=world_size,
-    )
+    return _dataset(samples, **given)
 
 
 def loader(
@@ -210,9 +190,9 @@ def loader(
 
 
 def _dataset(
-    source: Table | Scan,
     samples: Callable[[RowSource], Samples],
     *,
+    source: Table | Scan,
     seed: int,
     shuffle: bool,
     chunk_rows: int,
@@ -221,6 +201,7 @@ def _dataset(
     even: bool,
     rank: int | None,
     world_size: int | None,
+    **_: object,
 ) -> RowDataset:
     """Check the arguments, open the session and return its dataset; see `rows`."""
     _require_torch()

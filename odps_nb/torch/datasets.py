@@ -187,7 +187,7 @@ class _Handed:
 
     @classmethod
     def before(cls, epochs: Epochs) -> _Handed:
-        return cls(given=epochs.begins, turn=epochs.turn)
+        return cls(given=dict(epochs.begins), turn=epochs.turn)
 
     def over(self, batches: Iterator[Any], workers: int) -> Generator[Any, None, None]:
         for batch, shard, rows in batches:

@@ -21,7 +21,7 @@ from odps_nb.access.blobs.many import (
     stream_blobs,
 )
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
-from odps_nb.access.checks import did_you_mean, is_missing
+from odps_nb.access.checks import check_count, did_you_mean, is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
@@ -245,7 +245,7 @@ def column_of_frame(
     captions: list[str] = []
     labels: list[Any] = []
     rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
-    values = zip(*(_values(frame[name]) for name in (column, *beside)), strict=True)
+    values = zip(*(plain_values(frame[name]) for name in (column, *beside)), strict=True)
     for label, (reference, *others) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
@@ -269,13 +269,6 @@ def _column_names(frame: Any) -> list[Any]:
     return list(found)
 
 
-def _values(column: Any) -> list[Any]:
-    for method in ("tolist", "to_list", "to_pylist"):
-        if hasattr(column, method):
-            column = getattr(column, method)()
-    return list(column)
-
-
 def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
     row = ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
     shown = ["null" if is_missing(value) else str(value) for value in values]
@@ -295,8 +288,7 @@ def gather_blobs(
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
     """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`."""
-    if limit is not None and limit < 0:
-        raise ArgumentError(f"limit is {limit}; it must not be negative")
+    limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)
     blobs: list[Blob] = []
     summary = ""

@@ -128,14 +128,6 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
         """Return the dataset with a filter that applies to all its queries."""
         return type(self).like(self, self._both(expression))
 
-    def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """Return the first rows, without reading many more."""
-        return self.scanner(**options).head(num_rows)
-
-    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count rows; without a filter, no rows are read."""
-        return self.scanner(filter=filter, **options).count_rows()
-
     get_fragments = _refused(
         "fragments", "use table.to_dask(), or the splits of table.read(), to read in parallel"
     )
@@ -218,11 +210,6 @@ class TableScanner:
         self._dataset, self._columns, self._filter = dataset, columns, filter
         self._batch_size = batch_size
         self.projected_schema: pa.Schema = dataset._check(columns, filter)
-
-    @property
-    def dataset_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
-        return self._dataset.schema
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows of the result; closing the iterator early stops the read."""

@@ -12,6 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.types as pt
 from pyarrow.fs import LocalFileSystem
 
 from odps_nb.access.engines.comparable import (
@@ -64,7 +65,8 @@ def plan_query(
     said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
     chosen = False
     if said:
-        known = [spec for spec in list_partitions() if _is_under(spec, base.partitions)]
+        wanted = base.partitions or (PartitionSpec(),)
+        known = [one for one in list_partitions() if any(spec.covers(one) for spec in wanted)]
         kept = _surviving(known, schema, arrow, said)
         if not kept:
             return None
@@ -106,13 +108,6 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     except pa.ArrowException:
         return False
     return True
-
-
-def _is_under(spec: PartitionSpec, wanted: Sequence[PartitionSpec]) -> bool:
-    values = {key.casefold(): value for key, value in spec}
-    return not wanted or any(
-        all(values.get(key.casefold()) == value for key, value in one) for one in wanted
-    )
 
 
 def _surviving(
@@ -222,26 +217,14 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
     """Return a literal, or ``None`` if the service may interpret it differently."""
     if not scalar.is_valid:
         return None
-    if pa.types.is_timestamp(scalar.type):
+    if pt.is_timestamp(scalar.type):
         return _instant(scalar, zone) if column.type.code is TypeCode.DATETIME else None
-    if not _plain(scalar.type):
+    if pt.is_date64(scalar.type):  # may have a time of day
         return None
     value, kind = scalar.as_py(), kind_of(column.type)
     if not takes_value(column, value, sign):
         return None
     return Constant(kind, Decimal(value) if kind is ValueKind.DECIMAL else value)
-
-
-def _plain(kind: pa.DataType) -> bool:
-    is_a = pa.types
-    return bool(
-        is_a.is_integer(kind)
-        or is_a.is_boolean(kind)
-        or is_a.is_string(kind)
-        or is_a.is_large_string(kind)
-        or is_a.is_date32(kind)
-        or is_a.is_decimal(kind)
-    )
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
@@ -271,18 +254,11 @@ def _membership(tree: ArrowCall, schema: TableSchema) -> Node | None:
 
 def _membership_of_sql(tree: ArrowCall, schema: TableSchema) -> Node | None:
     """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
-    test, among, otherwise = tree.arguments
-    regular = (
-        isinstance(test, ArrowCall)
-        and test.name == "is_valid"
-        and isinstance(among, ArrowCall)
-        and among.name == "is_in"
-        and among.arguments == test.arguments
-        and not among.among.null_count
-        and isinstance(otherwise, Literal)
-        and not otherwise.value.is_valid
-    )
-    return _membership(among, schema) if regular and isinstance(among, ArrowCall) else None
+    match tree.arguments:
+        case (ArrowCall("is_valid", tested), ArrowCall("is_in", listed) as among, Literal(value)):
+            if tested == listed and not among.among.null_count and not value.is_valid:
+                return _membership(among, schema)
+    return None
 
 
 def _null_test(tree: ArrowCall, schema: TableSchema) -> Node | None:

@@ -56,17 +56,13 @@ class Epochs:
         self.world_size: int = world_size
         self._even = even
         self.epoch: int = 0
-        self._begins: dict[int, int] = {}  # first row of the next pass, by shard
+        self.begins: dict[int, int] = {}
+        """The row at which the next pass over the epoch begins, by shard; 0 if not listed."""
         self._workers: int | None = None  # number of workers in the loaded state
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
         """The shard read in this process, its number of returned rows, and the worker count."""
-
-    @property
-    def begins(self) -> dict[int, int]:
-        """The row at which the next pass over the epoch begins, by shard; 0 if not listed."""
-        return dict(self._begins)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the row order; clear a loaded state of another epoch."""
@@ -79,7 +75,7 @@ class Epochs:
 
     def forget(self) -> None:
         """Clear the loaded state, so that the next pass begins at the first row."""
-        self._begins, self._workers, self.turn, self.given = {}, None, 0, None
+        self.begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
         """Return how many rows a worker reads in an epoch; ``None`` if there is a condition."""
@@ -94,7 +90,7 @@ class Epochs:
             _require_workers(self._workers, workers)
         # A DataLoader starts with its first worker, which must read the shard whose turn it is.
         shard = self._shard((worker + self.turn) % workers, workers)
-        begin = self._begins.get(shard, 0)
+        begin = self.begins.get(shard, 0)
         self.forget()
         self.given = (shard, begin, workers)
         return self._from(shard, begin, workers)
@@ -139,7 +135,7 @@ class Epochs:
     def state_here(self) -> dict[str, Any]:
         """Return the state of the single shard read in this process."""
         if self.given is None:
-            return self.state(self._begins, self._workers or 1, self.turn)
+            return self.state(self.begins, self._workers or 1, self.turn)
         shard, rows, workers = self.given
         return self.state({shard: rows}, workers)
 
@@ -168,7 +164,7 @@ class Epochs:
                 raise _no_state()
         self.source = self._source_of(saved)
         self._order = replace(self._order, rows=saved.rows)
-        self.epoch, self._begins, self.given = saved.epoch, dict(saved.given), None
+        self.epoch, self.begins, self.given = saved.epoch, dict(saved.given), None
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:

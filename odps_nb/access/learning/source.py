@@ -66,15 +66,14 @@ class RowSource(SessionTask):
     def _shuffled(
         self, pieces: list[pa.RecordBatch], order: EpochOrder, *, epoch: int, at: int
     ) -> pa.Table:
-        kept = [piece for piece in map(self._kept, pieces) if piece.num_rows]
-        table = pa.Table.from_batches(kept, self.schema)
+        if self.filter is not None:
+            pieces = [self.filter.apply(piece) for piece in pieces]
+        shown = [self.shown(piece) for piece in pieces if piece.num_rows]
+        table = pa.Table.from_batches(shown, self.schema)
         if not (order.shuffle and table.num_rows):
             return table
         places = order.permutation(epoch=epoch, at=at, count=table.num_rows)
         return table.combine_chunks().take(pa.array(places))
-
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self.shown(batch if self.filter is None else self.filter.apply(batch))
 
     def _arriving(
         self, storage: StorageClient, chunks: Iterator[RowRangeSplit]

@@ -92,10 +92,8 @@ def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str,
             "or bool with the shape (height, width), or image_format='npy'",
         )
     if mode not in wanted.modes:
-        return (
-            f"{kind} has the mode {mode}, which {wanted.name.upper()} cannot store",
-            "pass image_format='png'",
-        )
+        reason = f"{kind} has the mode {mode}, which {wanted.name.upper()} cannot store"
+        return reason, "pass image_format='png'"
     return None
 
 

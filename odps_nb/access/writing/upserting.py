@@ -103,18 +103,6 @@ def _find_key(table: Table) -> tuple[str, ...]:
     )
 
 
-def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
-    """Check the change against the table and its key."""
-    keys = _find_key(table)
-    if deleted is not None and table.schema.find(deleted) is not None:
-        raise ArgumentError(
-            f"deleted is {deleted!r}, which is a column of {table.name}",
-            hint="name a boolean column of the data that the table does not have",
-        )
-    stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
-    return Change(keys=keys, stamp=stamp, only_keys=delete)
-
-
 def _select(data: Any, names: Iterable[str]) -> Any:
     wanted = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
@@ -133,9 +121,14 @@ def change_rows(
     """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
     from odps_nb.access.writing.rows import write_data
 
-    spec = check_partition(options.partition, table.schema, table.name)
-    change = _checked(table, delete=delete, deleted=deleted)
-    options = replace(options, partition=spec, change=change)
-    receipt = write_data(table, data, options)
+    spec, keys = check_partition(options.partition, table.schema, table.name), _find_key(table)
+    if deleted is not None and table.schema.find(deleted) is not None:
+        raise ArgumentError(
+            f"deleted is {deleted!r}, which is a column of {table.name}",
+            hint="name a boolean column of the data that the table does not have",
+        )
+    stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
+    change = Change(keys=keys, stamp=stamp, only_keys=delete)
+    receipt = write_data(table, data, replace(options, partition=spec, change=change))
     table.reload()
     return receipt
