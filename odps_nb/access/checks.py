@@ -183,7 +183,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
 
 
 def require(module: str) -> Any:
-    """Import a library; if it is missing, raise an error with the extra that installs it."""
+    """Import a library; if it is missing, raise an error that names the extra to install."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

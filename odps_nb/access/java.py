@@ -41,8 +41,8 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
         f"Spark needs Java {MINIMUM_JAVA} or newer, but "
         + (f"only {old} was found" if seen else "no Java was found"),
         extra="spark",
-        hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
-        "conda install openjdk=17) or set JAVA_HOME to its folder, then try again",
+        hint="install Java (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
+        "conda install openjdk=17), or set JAVA_HOME to its folder",
     )
 
 

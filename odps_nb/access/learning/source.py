@@ -45,7 +45,7 @@ class RowSource(SessionTask):
 
     @property
     def rows(self) -> int:
-        """Number of rows of the session, before the filter."""
+        """Number of rows in the session, before the filter is applied."""
         return self.session.row_count or 0
 
     def __getstate__(self) -> dict[str, Any]:
