@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``optional`` is a problem that affects only some features."""
+    """The result of one check; verdict ``optional`` means that only some features need it."""
 
     name: str
     verdict: Verdict

@@ -201,7 +201,7 @@ def _dataset(
     even: bool,
     rank: int | None,
     world_size: int | None,
-    **_: object,
+    **_: object,  # options that only `samples` uses
 ) -> RowDataset:
     """Check the arguments, open the session and return its dataset; see `rows`."""
     _require_torch()

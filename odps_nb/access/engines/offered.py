@@ -96,7 +96,8 @@ class ForEngines:
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
-        frames, decimals = require("dask.dataframe"), "exact" if decimals == "auto" else decimals
+        frames = require("dask.dataframe")
+        decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         scan = self._whole()._with_types("a Dask DataFrame")
         tasks = scan._split_tasks()
