@@ -447,7 +447,7 @@ class Connection:
         self.close()
 
     def __reduce__(self) -> Any:
-        return connect_again, (self._address,)
+        return _reconnect, (self._address,)
 
     def __copy__(self) -> Connection:
         return self
@@ -460,3 +460,8 @@ class Connection:
         where = ".".join(there[name] for name in ("project", "schema") if name in there)
         state = " (closed)" if self._closed else ""
         return f"<Connection to {where} at {there['endpoint']}{state}>"
+
+
+def _reconnect(address: Address) -> Connection:
+    """Return the connection for an unpickled address, in this process or another one."""
+    return connect_again(address, lambda profile: Connection(profile, address=address))

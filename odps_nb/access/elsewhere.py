@@ -7,7 +7,7 @@ pickled it returns the same connection.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,18 +37,18 @@ def remember(connection: Connection) -> None:
     _OPEN[connection._address.connection_id] = connection
 
 
-def connect_again(address: Address) -> Connection:
-    """Return the open connection for an unpickled address, or a new connection.
+def connect_again(
+    address: Address, make: Callable[[Callable[[], Profile]], Connection]
+) -> Connection:
+    """Return the open connection for an address, or a new one created by ``make``.
 
     A new connection looks up its credentials at the first use, so an error is raised in the
     caller's code.
     """
-    from odps_nb.access.connection import Connection
-
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:
         return found
-    return Connection(partial(_profile_here, address), address=address)
+    return make(partial(_profile_here, address))
 
 
 def _profile_here(address: Address) -> Profile:
