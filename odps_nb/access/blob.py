@@ -1,7 +1,7 @@
 """`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
 A `Blob` is a handle. Creating it sends no request; its bytes are verified before they are returned.
-``odps_nb.client.blob.many`` fetches blobs, ``odps_nb.notebook`` displays them.
+``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
         kind = type(value).__name__
         raise ArgumentError(
             f"a {kind} is not a blob reference",
-            hint="leave out the rows without a blob, e.g. by column.dropna()"
+            hint="drop the rows without a blob, e.g. with column.dropna()"
             if is_missing(value)
             else f"pass one value of the column, not a {kind}",
         )
@@ -96,22 +96,22 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Size in bytes; sends one request at the first use unless already known."""
+        """Size in bytes; the first use sends one request unless the size is known."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
-        """The media type stated by the uploader; sends one request at the first use.
+        """The media type stated by the uploader; the first use sends one request.
 
-        Empty if none was stated. Not verified.
+        Empty if the uploader stated none. The value is not verified.
         """
         return self._fetch_head().mime_type
 
     @property
     def file_name(self) -> str:
-        """The file name stated by the uploader; sends one request at the first use.
+        """The file name stated by the uploader; the first use sends one request.
 
-        Empty if none was stated. Not verified.
+        Empty if the uploader stated none. The value is not verified.
         """
         return self._fetch_head().file_name
 
@@ -146,14 +146,14 @@ class Blob:
         ----------
         seek
             Return a seekable file, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
-            blob from the start up to the last byte read, plus at most 1 MiB, and keeps these bytes
-            until it is closed: up to 8 MiB in memory, otherwise in a temporary file. **Reading the
-            end fetches the whole blob**: the protocol has no ranges. ``False``: the file is
-            forward-only.
+            blob from the start to the last byte read, plus at most 1 MiB. It keeps these bytes
+            until it is closed: up to 8 MiB in memory, more in a temporary file. **Reading the end
+            fetches the whole blob**, because the protocol has no byte ranges. ``False``: return a
+            forward-only file.
         cache
-            With ``seek``: use the disk cache, so that reopening a completely read blob sends no
-            request. Only the user can read the cache folder; ``blob_cache`` of `odps_nb.connect`
-            sets its size, or disables it (``"off"``).
+            With ``seek``: use the disk cache. A blob that was read completely is then reopened
+            without a request. Only the user can read the cache folder. ``blob_cache`` of
+            `odps_nb.connect` sets the size of the cache, or disables it (``"off"``).
 
         Raises
         ------
@@ -182,8 +182,9 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is written completely or not at all. In a folder, it gets a safe form of the blob's
-        name; if that name is taken, a number is appended, or ``overwrite`` replaces the old file.
+        The file is written completely or not at all. If ``path`` is a folder, the file gets a safe
+        form of the blob's name. If a file with that name exists, a number is appended to the name;
+        with ``overwrite``, the old file is replaced.
 
         Raises
         ------
@@ -209,15 +210,15 @@ class Blob:
         """Decode a picture, or the first frame of an animation, as a ``PIL.Image.Image``.
 
         The format is detected from the bytes, not from the stated media type. The bytes are decoded
-        in a separate process with limited memory and time, so that a malicious file cannot crash
-        this one. Pixel values are not changed; ``info`` holds the colour space (``icc_profile``,
-        ``gamma``, ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` this costs
-        one request, or none if the blob is cached; see `open`.
+        in a separate process with limited memory and time, so a malicious file cannot crash this
+        process. Pixel values are not changed; ``info`` contains the colour space (``icc_profile``,
+        ``gamma``, ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table`, this
+        method sends one request, or none if the blob is cached; see `open`.
 
         Parameters
         ----------
         max_pixels, max_bytes
-            Maximum number of pixels of the picture, and maximum bytes of the blob.
+            Maximum number of pixels in the picture, and maximum size of the blob in bytes.
         trusted
             Decode in this process, which is faster for many small pictures; only for trusted files.
 
@@ -238,8 +239,9 @@ class Blob:
     ) -> np.ndarray[Any, Any]:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
-        A picture has the shape (height, width) or (height, width, channels), as Pillow decodes it:
-        usually 8 bits, RGB. Pickled arrays are not loaded. Parameters and errors: see `to_pil`.
+        The array of a picture has the shape (height, width) or (height, width, channels), as
+        decoded by Pillow: usually 8-bit RGB. Pickled arrays are not loaded. Parameters and errors
+        are as for `to_pil`.
 
         Examples
         --------
@@ -262,10 +264,10 @@ class Blob:
         Parameters
         ----------
         encoding
-            Name of the encoding. Default: the one that the text declares (byte order mark, XML,
-            HTML, ``coding:``), else UTF-8, else what ``charset-normalizer`` guesses.
+            Name of the encoding. Default: the encoding that the text declares (byte order mark,
+            XML, HTML, ``coding:``), then UTF-8, then the guess of ``charset-normalizer``.
         max_bytes
-            Maximum bytes of the blob.
+            Maximum size of the blob in bytes.
 
         Raises
         ------
@@ -288,8 +290,8 @@ class Blob:
         """Parse a Parquet, Arrow (file or stream), CSV or TSV file into an Arrow table.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
-        comments (``#``) are skipped. A Hive text file, with fields separated by ``\\x01``, has no
-        column names and ``\\N`` for null. The file is parsed in a separate process, as in `to_pil`.
+        comments (``#``) are skipped. A Hive text file has fields separated by ``\\x01``, no column
+        names, and ``\\N`` for null. The file is parsed in a separate process, as in `to_pil`.
 
         Parameters
         ----------
@@ -298,12 +300,12 @@ class Blob:
         separator
             Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
-            Accept lines with fewer or more fields than the first one: missing fields are empty,
-            extra fields get columns ``f3``, ``f4``, …. By default such a line raises.
+            Accept lines with fewer or more fields than the first one. Missing fields are empty;
+            extra fields get columns ``f3``, ``f4``, …. By default, such a line raises an error.
         max_bytes
-            Maximum bytes of the blob, and of its decompressed rows.
+            Maximum size in bytes of the blob, and of its decompressed rows.
         trusted
-            Parse in this process; only for files you trust.
+            Parse in this process; only for trusted files.
 
         Raises
         ------
@@ -407,7 +409,7 @@ def iter_glances(
 
 
 def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return an object's notebook output; an error is shown as three lines, not a traceback."""
+    """Return an object's notebook output, or a short error in place of a traceback."""
     try:
         return make()
     except OdpsNbError as error:
@@ -421,12 +423,12 @@ class NewBlob:
     Parameters
     ----------
     data
-        Bytes, a path, a binary file object (read to its end), or a PIL image or NumPy array, which
-        is encoded in the ``image_format`` of `Table.write`.
+        Bytes, a path, a binary file object (read to its end), a PIL image or a NumPy array. Images
+        and arrays are encoded in the ``image_format`` of `Table.write`.
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: the path's name. Only API version 3 stores it.
+        File name, e.g. ``cat.png``. Default: the path's name. Only API version 3 stores file names.
 
     Examples
     --------

@@ -33,7 +33,9 @@ def is_missing(value: object) -> bool:
 def check_text(argument: str, value: object) -> None:
     """Raise `ArgumentError` unless the value is a string."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{argument} is a {type(value).__name__}, not text", argument=argument)
+        raise ArgumentError(
+            f"{argument} is a {type(value).__name__}; it must be a string", argument=argument
+        )
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -46,7 +48,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
     """Check column names and return them in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
-            f"columns is the string {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
+            f"columns is {columns!r}; it must be a list", hint=f"pass columns=[{columns!r}]"
         )
     spelled = []
     for name in columns:
@@ -80,11 +82,11 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Check a spec and return it with the table's key names, in the table's order."""
+    """Check a partition spec and return it with the table's key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
-            f"{table} has no partitions, but {str(spec)!r} was given", hint="leave it out"
+            f"{table} is not partitioned, but {str(spec)!r} was passed", hint="omit the partition"
         )
     found: dict[str, str] = {}
     for key, value in spec:
@@ -107,10 +109,10 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
-    """Check a partition like `check_partition`, and require a value for every level."""
+    """Check a spec as `check_partition` does, and require a value for every partition level."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
-        raise ArgumentError(f"{table} has no partitions")
+        raise ArgumentError(f"{table} is not partitioned")
     if len(found) < len(keys):
         raise ArgumentError(
             f"{str(spec)!r} is not a complete partition of {table}",
@@ -136,7 +138,7 @@ def check_overwrite(
     if overwrite == "partitions":
         if not keys:
             raise ArgumentError(
-                f"{table} has no partitions", argument="overwrite", hint="pass overwrite=True"
+                f"{table} is not partitioned", argument="overwrite", hint="pass overwrite=True"
             )
         return True
     if overwrite == "all" and takes_all:
@@ -148,11 +150,12 @@ def check_overwrite(
         )
     if overwrite and len(partition) < len(keys):
         raise ArgumentError(
-            f"{table} is partitioned by {', '.join(keys)}: it is unclear what to replace",
+            f"{table} is partitioned by {', '.join(keys)}, so overwrite=True needs a complete "
+            "partition=",
             argument="overwrite",
-            hint="pass one complete partition=, or overwrite='partitions' to replace the "
+            hint="pass a value for each level, or overwrite='partitions' to replace the "
             "partitions that receive rows"
-            + (", or overwrite='all' to drop the others as well" if takes_all else ""),
+            + (", or overwrite='all' to replace all partitions" if takes_all else ""),
         )
     return overwrite
 
@@ -161,8 +164,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
     """Reject spellings such as ``03`` for 3, which some readers treat as another partition."""
     if value is None:
         return
-    code = column.type.code
-    good = True
+    code, good = column.type.code, True
     if TYPE_FACTS[code].kind == "INTEGER":
         good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
     elif code is TypeCode.DATE:
@@ -172,16 +174,16 @@ def _check_spelling(value: str | None, column: Column) -> None:
             good = False
     if not good:
         raise ArgumentError(
-            f"{value!r} is not a {code.name} in the format of the partition column {column.name!r}",
+            f"{value!r} is not a valid {code.name} for the partition column {column.name!r}",
             code="InvalidPartitionSpec",
-            hint="write 2024-01-31"
+            hint="write dates as 2024-01-31"
             if code is TypeCode.DATE
-            else "write digits, without leading zeros",
+            else "write digits without leading zeros",
         )
 
 
 def require(module: str) -> Any:
-    """Import a library that the extra of the same name installs, or raise if it is missing."""
+    """Import a library; if it is missing, raise an error that names the extra to install."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

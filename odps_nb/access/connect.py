@@ -37,7 +37,7 @@ def connect(
     blob_cache: str | None = None,
     client_options: ClientOptions | None = None,
 ) -> Connection:
-    """Return a connection; only starting ``"local"`` sends a request.
+    """Return a connection; sends no request unless it starts the embedded service.
 
     Parameters
     ----------
@@ -53,24 +53,25 @@ def connect(
         Settings that override those of the source; see `odps_nb.Profile`.
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
-        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`; or a function that
-        returns the keys as a mapping and is called again before they expire. Replaces the
-        credentials of ``source``.
+        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. A function that
+        returns the keys as a mapping is also accepted, and called again before the keys expire.
+        These credentials replace those of ``source``.
     timezone
         Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.
     blob_cache
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
         the cache folder of the platform; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connection limits; replaces all such settings of the environment and
-        the profile. See `odps_nb.ClientOptions`.
+        Retries, time-outs and connection limits. They replace all such settings of the environment
+        and the profile; see `odps_nb.ClientOptions`.
 
     Raises
     ------
     ConfigError
-        A setting is missing or unknown; the hint lists keywords and variables, or profile names.
+        A setting is missing or unknown. The hint lists the keywords and environment variables, or
+        the names of the profiles.
     MissingDependencyError
-        ``"local"`` requires the extra ``local``, which is not installed.
+        ``"local"`` requires the ``local`` extra, which is not installed.
 
     Examples
     --------
@@ -99,7 +100,7 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     if isinstance(source, Profile):
         replaced = replaced_fields(said["credentials"]) if "credentials" in said else ()
         return dataclasses.replace(source, **{**dict.fromkeys(replaced), **said})
-    # Detect pyodps by its class name, without importing it.
+    # Detect pyodps objects by the module of their class, without importing pyodps.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)
     raise ConfigError(
@@ -117,7 +118,7 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
             option=option,
-            hint="leave it out, or connect without 'local'",
+            hint="omit it, or connect without 'local'",
         )
     from odps_nb.local.server.launch import start
 

@@ -1,6 +1,6 @@
 """`Connection`: tables, blobs and SQL of one project.
 
-Methods import what they need, so that a script loads no notebook code and no Spark.
+Methods import other modules when they are called, so a script loads no notebook code and no Spark.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 class Connection:
     """Tables, blobs and SQL of one project; created by ``odps_nb.connect(…)``.
 
-    A context manager: `close` closes the sockets and stops an embedded service. Thread-safe; a
-    forked child opens its own sockets. A pickle contains no credentials: a process that loads it
-    uses its own (see ``docs/howto/other-processes.md``).
+    A context manager that calls `close`. Thread-safe; a forked child opens its own sockets. A
+    pickle contains no credentials: a process that loads it uses its own credentials (see
+    ``docs/howto/other-processes.md``).
 
     Examples
     --------
@@ -60,7 +60,11 @@ class Connection:
         self._profile, self._service = profile, service
         self._client: StorageClient | None = None
         self._closed = False
-        self._made_address = address
+        if address is None:  # the settings without credentials, as stored in a pickle
+            settings = tuple(self.profile.as_settings().items())
+            root = None if service is None else service.root
+            address = Address(connection_id=uuid.uuid4().hex, settings=settings, root=root)
+        self._address = address
         remember(self)
 
     @property
@@ -80,17 +84,6 @@ class Connection:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
-
-    @property
-    def _address(self) -> Address:
-        """The settings without credentials, as stored in a pickle."""
-        if self._made_address is None:
-            settings = tuple(self.profile.as_settings().items())
-            root = None if self._service is None else self._service.root
-            self._made_address = Address(
-                connection_id=uuid.uuid4().hex, settings=settings, root=root
-            )
-        return self._made_address
 
     @property
     def _storage(self) -> StorageClient:
@@ -116,19 +109,19 @@ class Connection:
     def table(self, name: str | TableName) -> Table:
         """Return the handle of a table; sends no request.
 
-        ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else is an
-        `ArgumentError`.
+        ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else raises
+        an `ArgumentError`.
         """
         from odps_nb.access.table import Table
 
         return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
-        """Return the project's table names, sorted; ``pattern`` (e.g. ``ord*``) selects some."""
+        """Return the sorted names of the project's tables that match ``pattern``, e.g. ``ord*``."""
         return list_tables(self._storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
-        """Return the project's schema names, sorted; ``pattern`` is as for `tables`.
+        """Return the sorted names of the project's schemas; ``pattern`` is as for `tables`.
 
         Raises
         ------
@@ -164,9 +157,9 @@ class Connection:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
-            `TableSchema`. Or data as for `Table.write`: its columns define the table (types:
-            ``docs/types-and-times.md``), and its rows are written in one commit; if that fails, the
-            table is dropped.
+            `TableSchema`. Alternatively, data as for `Table.write`: its columns define the table
+            (see ``docs/types-and-times.md``), and its rows are written in one commit. If the write
+            fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -182,9 +175,10 @@ class Connection:
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
             ``buckets``: the number of write buckets.
         if_not_exists
-            Leave an existing table unchanged. To write rows, use ``create`` of `Table.write`.
+            Leave an existing table unchanged. Does not apply to data: use ``create`` of
+            `Table.write` instead.
         index, progress
-            As for `Table.write`, but ``index=None`` raises if the pandas index has a name.
+            As for `Table.write`, but ``index=None`` raises an error if the pandas index has a name.
 
         Raises
         ------
@@ -265,8 +259,8 @@ class Connection:
         Parameters
         ----------
         references
-            Values of a BLOB column (a list, a Series, an Arrow array), possibly with nulls; or,
-            with ``column``, a pandas or polars DataFrame or an Arrow table.
+            Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls.
+            With ``column``: a pandas or polars DataFrame or an Arrow table.
         column
             The column of the frame that holds references; each tile shows the row of its blob.
         caption
@@ -296,9 +290,9 @@ class Connection:
             return column_of_frame(self, references, column, caption, limit)
         if caption is not None:
             raise ArgumentError(
-                "caption= names columns of a frame",
+                "caption= requires a frame and the name of its BLOB column",
                 argument="caption",
-                hint="pass the frame and its column: odps.blobs(frame, 'content', caption=…)",
+                hint="pass both: odps.blobs(frame, 'content', caption=…)",
             )
         return column_of_values(self, references, limit)
 
@@ -327,18 +321,19 @@ class Connection:
         Parameters
         ----------
         query
-            One SQL statement, with ``:name`` as the placeholder of a value. It may begin with
+            One SQL statement, with ``:name`` as a placeholder for a value. It may begin with
             settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
             Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and table and
             column names for ``{name}``. Python, NumPy, pandas, Arrow and polars values are
             accepted; times keep their nanoseconds. Times with a zone require a connection with a
-            time zone, in which the query then runs. Without ``params`` the query is sent unchanged.
+            time zone; the query then runs in that zone. Without ``params``, the query is sent
+            unchanged.
         settings
             Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override those in
             ``query``.
         wait
-            Return only when the query has succeeded. ``False``: return at once; see `Result.wait`.
+            Wait until the query has succeeded. ``False``: return immediately; see `Result.wait`.
         timeout
             Maximum seconds to wait. After that, or on an interrupt, the query is cancelled.
         text, char_padding, progress
@@ -347,7 +342,7 @@ class Connection:
         Raises
         ------
         QueryError
-            The query failed; the message is the service's own.
+            The query failed; the message comes from the service.
         ArgumentError
             ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
             value of a ``{name}`` is not a valid name.
@@ -387,7 +382,7 @@ class Connection:
     ) -> Result:
         """Return the result of a query in this project by its instance id; sends two requests.
 
-        The query may have been started by another process and may still run; see
+        The query may have been started by another process and may still be running; see
         `Result.instance_id`. ``text`` and ``char_padding`` are as for `Table.read`.
 
         Raises

@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; state ``optional`` means that only some features depend on it."""
+    """The result of one check; verdict ``optional`` means that only some features need it."""
 
     name: str
     verdict: Verdict
@@ -43,8 +43,9 @@ def examine(
 ) -> Iterator[Check]:
     """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
-    Yields the results one by one, since some take seconds. ``profile`` is a profile, its name, a
-    function that returns it, or ``None`` for the default. ``online`` also checks the service.
+    Yields the results one by one, since some checks take seconds. ``profile`` is a profile, the
+    name of one, a function that returns one, or ``None`` for the default. ``online`` also checks
+    the service.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")
@@ -115,7 +116,7 @@ def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Che
 def _widgets() -> Check:
     packages = ("ipython", "ipywidgets", "pillow", "tqdm")
     check = _optional("Notebook", packages, "notebook", "for magics and pictures")
-    kernel = _version("ipykernel")  # installed with Jupyter, not with our extra
+    kernel = _version("ipykernel")  # installed by Jupyter, not by the ``notebook`` extra
     if kernel is not None:
         check = replace(check, found=f"{check.found}, ipykernel {kernel}")
     if kernel == "7.4.0":

@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root`` is an embedded service's folder, with its keys."""
+    """Settings without credentials; ``root`` is an embedded service's folder with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Address:
 
 
 def remember(connection: Connection) -> None:
-    """Register an open connection, as a weak reference, to be found when unpickling."""
+    """Register an open connection, by weak reference, so that unpickling can find it."""
     _OPEN[connection._address.connection_id] = connection
 
 
@@ -42,7 +42,8 @@ def connect_again(
 ) -> Connection:
     """Return the open connection for an address, or a new one created by ``make``.
 
-    Credentials are looked up at the first use, so that an error is raised in the caller's code.
+    A new connection looks up its credentials at the first use, so an error is raised in the
+    caller's code.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:
@@ -51,7 +52,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Return a profile with the credentials of an open connection, embedded service or settings."""
+    """Return a profile with the keys of an open connection, embedded service or this process."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     for connection in reversed(list(_OPEN.values())):

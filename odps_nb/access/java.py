@@ -29,7 +29,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
-    """Return the first Java of version 17 or newer: ``JAVA_HOME``, ``PATH``, then `JVM_FOLDER`."""
+    """Return the first Java 17 or newer of ``JAVA_HOME``, then ``PATH``, then `JVM_FOLDER`."""
     env = os.environ if environ is None else environ
     seen: list[Java] = []
     for java in _candidates(env, jvm_folder or JVM_FOLDER):
@@ -38,11 +38,11 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
         seen.append(java)
     old = "; ".join(f"Java {java.version} in {java.home} ({java.source})" for java in seen)
     raise MissingDependencyError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer, and "
+        f"Spark needs Java {MINIMUM_JAVA} or newer, but "
         + (f"only {old} was found" if seen else "no Java was found"),
         extra="spark",
-        hint="install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
-        "conda install openjdk=17) or set JAVA_HOME to its folder, then try again",
+        hint="install Java (Debian, Ubuntu: apt install openjdk-17-jre-headless; conda: "
+        "conda install openjdk=17), or set JAVA_HOME to its folder",
     )
 
 
@@ -50,7 +50,7 @@ def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
     if home := env.get("JAVA_HOME"):
         yield from _at(Path(home), "JAVA_HOME")
     if found := shutil.which("java", path=env.get("PATH")):
-        # /usr/bin/java is a chain of links into the Java home.
+        # /usr/bin/java is a symbolic link into the Java home, often through other links.
         yield from _at(Path(found).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]

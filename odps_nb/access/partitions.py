@@ -1,7 +1,7 @@
 """Resolves the partitions of a read, and returns the details of a table's partitions.
 
 ``partitions=`` accepts exact (or partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
-A plan contains only exact specs; ranges and ``latest`` are resolved from the service's list.
+A plan contains only specs: ranges and ``latest`` are resolved with the service's partition list.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
         levels = [(str(key), one) for key, one in value.items()]
     bounds, exact = [], []
     for text, given in levels:
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        if (found := _RANGE.fullmatch(text)) is None:
             exact.append((text, given))
         else:
             bounds.append(_bound(found, text, given))
@@ -118,7 +117,7 @@ def choose_partitions(
             chosen[check_partition(one, schema, table)] = None
             continue
         if not schema.partition_columns:
-            raise ArgumentError(f"{table} has no partitions", hint="leave partitions= out")
+            raise ArgumentError(f"{table} is not partitioned", hint="omit partitions=")
         test = None if isinstance(one, str) else _test(one, schema, table)
         if listed is None:
             from odps_nb.client.catalog import iter_partitions
@@ -130,7 +129,9 @@ def choose_partitions(
         found = [info.spec.checked() for info in listed if test(dict(info.spec))]
         if not found:
             raise NotFoundError(
-                f"{table} has no partition with {one}", code="NoSuchPartition", hint=_extent(listed)
+                f"no partition of {table} matches {one}",
+                code="NoSuchPartition",
+                hint=_extent(listed),
             )
         chosen.update(dict.fromkeys(found))
     return tuple(chosen)
@@ -139,14 +140,14 @@ def choose_partitions(
 def _extent(listed: Iterable[PartitionInfo]) -> str:
     specs = sorted(str(info.spec) for info in listed)
     if not specs:
-        return "write rows or add a partition first; the table has none"
-    return f"choose from its partitions, {specs[0]} to {specs[-1]}"
+        return "the table has no partitions; write rows or add a partition first"
+    return f"choose from the existing partitions, {specs[0]} to {specs[-1]}"
 
 
 def _test(
     wanted: PartitionRange, schema: TableSchema, table: TableName
 ) -> Callable[[Mapping[str, str]], bool]:
-    """Check a range's names and values, and return a test of whether a partition is in it."""
+    """Check a range, and return a function that tests whether a partition is in the range."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
     tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
@@ -162,7 +163,8 @@ def _test(
         bound = _comparable(value, column)
         if bound is None:
             raise ArgumentError(
-                f"{value!r} cannot be compared with {column.name!r}, a {column.type.code.name}",
+                f"{value!r} cannot be compared with the partition column {column.name!r} of type "
+                f"{column.type.code.name}",
                 code=_INVALID,
                 hint="pass a value of this type, or select rows with where=",
             )
@@ -222,7 +224,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a listed partition with its details, if a request can address it."""
+    """Return a listed partition with its details, or unchanged if no request can address it."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:
@@ -234,7 +236,8 @@ def _fetched(
 class PartitionDetails:
     """Details of one partition; ``None`` for fields that the service does not report.
 
-    ``partitions=`` accepts ``partition``. Times are in UTC; ``modified`` is when rows last changed.
+    ``partition`` can be passed as ``partitions=``. Times are in UTC; ``modified`` is the time of
+    the last change of rows.
     """
 
     partition: str

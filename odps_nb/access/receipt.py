@@ -11,11 +11,12 @@ from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 class Receipt:
     """Result of one commit, created only after the service has confirmed it.
 
-    ``bytes`` is the rows' size as Arrow before compression, ``blob_bytes`` the blobs' size.
-    ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
-    write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
-    is the number of rows sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is
-    ``upserted`` or ``deleted``, and ``None`` for `Table.write`; quote ``session_id`` to support.
+    ``bytes`` is the size of the rows as Arrow data before compression, ``blob_bytes`` that of the
+    blobs. ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number
+    of write streams, ``seconds`` the time from the first request to the confirmed commit.
+    ``resumed`` is the number of rows sent by an earlier call (`Table.write_files` with ``resume``).
+    ``verb`` is ``None`` for `Table.write`, otherwise ``upserted``, ``deleted`` or ``upserted or
+    deleted``. Quote ``session_id`` in support requests.
 
     Examples
     --------

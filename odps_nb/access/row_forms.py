@@ -6,7 +6,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -88,7 +88,7 @@ class RowForms(ABC):
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a time beyond the nanosecond range would still change the TIMESTAMP unit."""
+        """Whether a time outside the nanosecond range would still change the TIMESTAMP unit."""
 
     def batches(
         self,
@@ -127,12 +127,28 @@ class RowForms(ABC):
         tracker: ProgressTracker | None,
         token: CancelToken | None,
     ) -> Generator[B, None, None]:
-        """Return an iterator over ``begin()``, calling it again if microseconds are needed.
+        """Iterate over ``begin()``, and call it again if microseconds are needed.
 
-        Only the first item can trigger the second call. The warning is issued only after the second
-        call has returned an item: if that read fails, nothing was read in microseconds.
+        The second call is possible only before the first item. Its warning is issued with its first
+        item: if the second read fails, nothing was read in microseconds.
         """
-        return _in_reach(begin, self._fall_back(tracker, token))
+        given, fall_back = False, self._fall_back(tracker, token)
+        try:
+            with closing(begin()) as found:
+                for one in found:
+                    given = True
+                    yield one
+            return
+        except OdpsNbError as error:
+            if given or not asks_for_micro(error):
+                raise
+            told = fall_back(error)
+        with closing(begin()) as found:
+            for one in found:
+                if told is not None:
+                    warn(told)
+                    told = None
+                yield one
 
     def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
         """Iterate over the rows, cast to exactly the types of ``schema``."""
@@ -155,7 +171,7 @@ class RowForms(ABC):
             fall_back = self._fall_back(tracker, token)
 
             def collected() -> T:
-                # on an interrupt in ``collect``, the traceback would otherwise keep the read alive
+                # close explicitly: after an interrupt, the traceback would keep the read alive
                 with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
                     return collect(tracker, batches)
 
@@ -211,8 +227,8 @@ class RowForms(ABC):
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
         dtypes
-            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. Raises if
-            the conversion would change a value.
+            Dtypes of individual columns, such as ``{"amount": "float64", "id": "string"}``. A
+            conversion that would change a value raises an error.
 
         Raises
         ------
@@ -249,7 +265,7 @@ class RowForms(ABC):
         """
         from odps_nb.access.engines.polars_frame import to_polars
 
-        require("polars")  # fail before rows are read
+        require("polars")  # raise before rows are read
         return to_polars(self.to_arrow(progress=progress))
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
@@ -269,11 +285,11 @@ class RowForms(ABC):
         return pa.RecordBatchReader.from_batches(schema, _with_first(first, batches))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; reads on demand.
+        """Export the rows through the Arrow C stream interface, reading on demand.
 
-        The first batch is read at once if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width,
-        which DuckDB reads only from `Scan.dataset`.
+        The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width.
+        DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa
 
@@ -304,7 +320,7 @@ class RowForms(ABC):
         Raises
         ------
         MissingDependencyError
-            The extra ``notebook`` is not installed.
+            The ``notebook`` extra is not installed.
         """
         from odps_nb.notebook.explore.explorer import explore
 
@@ -331,7 +347,7 @@ def read_frame(
     from odps_nb.convert.decimal_array import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
-    with _freed_on_error():
+    try:
         first = deque(islice(batches, 1))
         schema = first[0].schema if first else source.arrow_schema
         count = source.row_count if first else 0
@@ -345,6 +361,9 @@ def read_frame(
         if options.decimals == "auto":
             tracker.remark(decimal_note(schema, frame))
         return frame
+    except BaseException as error:  # IPython keeps the traceback, and its frames keep the rows
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
@@ -354,41 +373,9 @@ def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
         yield from batches
 
 
-@contextmanager
-def _freed_on_error() -> Iterator[None]:
-    """Clear an error's frames: IPython keeps its traceback, and thus the rows, in memory."""
-    try:
-        yield
-    except BaseException as error:
-        traceback.clear_frames(error.__traceback__)
-        raise
-
-
 def _cast(batches: Batches, schema: pa.Schema) -> Batches:
     from odps_nb.convert.narrow_decimals import cast_columns
 
     with closing(batches):
         for batch in batches:
             yield cast_columns(batch, schema)
-
-
-def _in_reach(
-    begin: Callable[[], Generator[B, None, None]], fall_back: Callable[[OdpsNbError], str | None]
-) -> Generator[B, None, None]:
-    given = False
-    try:
-        with closing(begin()) as found:
-            for one in found:
-                given = True
-                yield one
-        return
-    except OdpsNbError as error:
-        if given or not asks_for_micro(error):
-            raise
-        told = fall_back(error)
-    with closing(begin()) as found:
-        for one in found:
-            if told is not None:
-                warn(told)
-                told = None
-            yield one

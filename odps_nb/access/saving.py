@@ -28,17 +28,18 @@ _LOADED = re.compile(
 _ACTED_ON = re.compile(
     r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
 )
-"""Extensions with which a file manager contacts a server or starts a program on its own."""
+"""File names with which a file manager may contact a server or start a program."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
 def safe_name(stated: str) -> str:
     """Return a safe form of a file name stated by an uploader; empty if nothing is left.
 
-    The result has no folder, leading dot, control, direction or invisible character, is no device
-    name or command option (``-rf``), and has at most 150 bytes; the extension is kept. A name that
-    Python or another tool would load, such as ``pandas.py``, gets the prefix ``blob-``, which
-    ``import`` cannot name; an extension that a file manager acts on (``.scf``) gets a final ``_``.
+    The result has at most 150 bytes and keeps the extension. It has no folder and no leading dot,
+    and it contains no control, direction or invisible characters. It is never a device name or a
+    command option (``-rf``). A name that Python or another tool would load, such as ``pandas.py``,
+    gets the prefix ``blob-``, so that ``import`` does not find it. An extension that a file manager
+    acts on (``.scf``) gets a final ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
     made = "".join(
@@ -98,14 +99,14 @@ class Folder:
         self._numbers: dict[str, int] = {}  # next number to try for each name
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file with that safe name and return its path."""
+        """Write chunks to a file with the given safe name and return its path."""
         saved = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved
 
     def _free(self, name: str) -> Iterator[Path]:
         stem = _as_one(name)
-        # Start at the last number: testing all names would be quadratic in their count.
+        # Start after the last number used: many equal names would take quadratic time otherwise.
         for number in itertools.count(self._numbers.get(stem, 1)):
             self._numbers[stem] = number + 1
             found = _with_number(name, number)
@@ -136,7 +137,7 @@ def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overw
             return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # an interrupt may have occurred before the rename
+    finally:  # again, because an interrupt may have skipped the line above
         temporary.unlink(missing_ok=True)
 
 
@@ -191,5 +192,5 @@ def _with_number(name: str, number: int) -> str:
 
 def _taken(target: Path) -> ConfigError:
     return ConfigError(
-        f"{target} already exists", option="path", hint="rename it or pass overwrite=True"
+        f"{target} already exists", option="path", hint="use another name, or overwrite=True"
     )

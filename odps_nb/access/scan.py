@@ -45,8 +45,9 @@ class Scan(RowForms, ForEngines):
     request). The rows may be read several times and in several forms, always from the same
     snapshot, until the session expires.
 
-    TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session,
-    in microseconds, with an `OdpsNbWarning`; `batches` and `reader` raise after the first batch.
+    TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session
+    in microseconds, with an `OdpsNbWarning`. After the first batch, `batches` and `reader` raise an
+    error instead.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class Scan(RowForms, ForEngines):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Replace the locks in a forked child, since a thread of the parent may hold one."""
+        """Replace the lock in a forked child, because a thread of the parent may hold it."""
         self._lock, self._running = threading.RLock(), []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -169,13 +170,13 @@ class Scan(RowForms, ForEngines):
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
-        Spark supports only microseconds. Without a ``timestamp_unit``, a session that is not open
-        yet is opened in microseconds, which then applies to all results of this scan.
+        Spark supports only microseconds. If the session is not open yet and ``timestamp_unit`` is
+        not set, the session is opened in microseconds for all results of this scan.
 
         Parameters
         ----------
         progress
-            As for `Table.read`; shown for every Spark action that reads.
+            As for `Table.read`; each Spark action that reads has its own display.
 
         Raises
         ------
@@ -187,7 +188,7 @@ class Scan(RowForms, ForEngines):
         """
         from odps_nb.spark.reading.dataframe import read_scan
 
-        self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
+        self._require_unbounded("Spark, because its tasks read the rows directly", limit=False)
         with self._lock:
             untouched = self._session is None and self._reopens is None
             if untouched and self._plan.timestamp_unit is None:
@@ -221,7 +222,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(plan, self._session)
 
     def _split_tasks(self) -> list[SplitTask]:
-        self._require_unbounded("tasks, which read the rows themselves")
+        self._require_unbounded("tasks that read the rows in other processes")
         return split_tasks(self, lambda: self._connection._storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
@@ -229,18 +230,18 @@ class Scan(RowForms, ForEngines):
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
     def _require_unbounded(self, what: str, *, limit: bool = True) -> None:
-        """Raise if a bound is set that readers in other processes cannot enforce."""
+        """Raise if a limit is set that readers in other processes cannot enforce."""
         bounds = {"max_bytes": self._max_bytes, "limit": self._plan.limit if limit else None}
         for name, bound in bounds.items():
             if bound is not None:
                 raise ArgumentError(
-                    f"{name} does not apply to {what}",
+                    f"{name} cannot be used with {what}",
                     argument=name,
-                    hint=f"leave {name}= out, or read fewer partitions",
+                    hint=f"omit {name}=, or read fewer partitions",
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return a read with another plan, by default in the session passed to this scan."""
+        """Return a scan with another plan, by default in the session passed to this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -267,7 +268,7 @@ class Scan(RowForms, ForEngines):
 
     @contextmanager
     def _registered(self, token: CancelToken) -> Iterator[None]:
-        """Register a token for the duration of the block, so that `cancel` cancels its work."""
+        """Register a token while the block runs, so that `cancel` can cancel the block."""
         with self._lock:
             self._running.append(token)
         try:
@@ -296,8 +297,8 @@ class Scan(RowForms, ForEngines):
     ) -> str | None:
         """Open a session in microseconds and return the warning, or raise the given error.
 
-        Each session has one unit, so a new session is needed, and its snapshot may be newer. Unless
-        ``fresh``, the caller may know the old snapshot, so both must report the same counts.
+        A session has a single unit, so this opens a new session, whose snapshot may be newer.
+        Unless ``fresh``, the caller may have used the old one, so both must report the same counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already
@@ -315,14 +316,15 @@ class Scan(RowForms, ForEngines):
                 if asks_for_micro(again):
                     raise refused_in_micro(again, str(plan.table)) from again
                 raise
-            if not fresh and self._session is not None and not _alike(session, self._session):
+            told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
+            if not fresh and self._session is not None and told(session) != told(self._session):
                 error.add_note(f"{plan.table} has changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
         return (
-            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them fit "
-            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, "
-            "also in conditions. Pass timestamp_unit='us' to avoid this warning"
+            f"TIMESTAMPs of {plan.table} are read in microseconds, because some of them do not fit "
+            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, even in "
+            "conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(
@@ -388,12 +390,6 @@ class Scan(RowForms, ForEngines):
             rows = "?" if self.row_count is None else f"{self.row_count:,}"
             parts.append(f"{rows} rows in {len(self._session.splits)} splits")
         return f"Scan({', '.join(parts)})"
-
-
-def _alike(one: ReadSession, other: ReadSession) -> bool:
-    """Whether two sessions report the same row counts, splits and version."""
-    told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
-    return bool(told(one) == told(other))
 
 
 def _short(value: object) -> str:

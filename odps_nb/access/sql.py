@@ -34,8 +34,8 @@ class Result(RowForms):
 
     Rows are read over the Storage API, any number of times until the service deletes the result. A
     statement without rows (``create``, ``insert``) has an empty schema. In a project with data
-    protection, an access key may read only the first 10,000 rows of a result: reading a larger one
-    raises an `AccessDeniedError`, and `first` returns those rows.
+    protection, an access key may read only the first 10,000 rows of a result. Reading a larger
+    result raises an `AccessDeniedError`; `first` returns the permitted rows.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Result(RowForms):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Replace the locks in a forked child, since a thread of the parent may hold one."""
+        """Replace the lock in a forked child, because a thread of the parent may hold it."""
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Result(RowForms):
     def is_cut(self) -> bool:
         """Whether the access key may read only the `first` 10,000 rows; waits for the query.
 
-        Also true for a result of exactly 10,000 rows, which the service does not distinguish.
+        Also true for a result of exactly 10,000 rows: the service does not distinguish this case.
         """
         return self._limit is None and self._opened(None).is_cut
 
@@ -166,9 +166,9 @@ class Result(RowForms):
         Raises
         ------
         QueryError
-            The query failed; the message is the service's own.
+            The query failed; the message comes from the service.
         RequestTimeoutError
-            The query still runs after ``timeout``; it is not cancelled.
+            The query is still running after ``timeout``; it is not cancelled.
         """
         storage = self._connection._storage
         self._await(storage.operation(self._token), timeout=timeout)
@@ -180,7 +180,7 @@ class Result(RowForms):
         return self._columns(self._zone)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
-        """Return the rows as a Spark DataFrame; the rows pass through this process."""
+        """Return the rows as a Spark DataFrame; this process reads them and sends them to Spark."""
         from odps_nb.spark.reading.dataframe import local_dataframe
 
         # Without a zone, Spark would interpret instants in the time zone of its session.
@@ -220,7 +220,7 @@ class Result(RowForms):
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
-            f"since not all of them fit nanoseconds ({error.message}). Digits below a "
+            f"because some of them do not fit nanoseconds ({error.message}). Digits below a "
             "microsecond are truncated"
         )
 

@@ -86,7 +86,7 @@ class Table(ForEngines):
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Replace the locks in a forked child, since a thread of the parent may hold one."""
+        """Replace the lock in a forked child, because a thread of the parent may hold it."""
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -123,7 +123,7 @@ class Table(ForEngines):
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Columns of the primary key, empty without one; one request, then cached."""
+        """Columns of the primary key, empty if there is none; one request, then cached."""
         with self._lock:
             if self._primary_key is None:
                 self._primary_key = fetch_primary_key(self._connection._storage, self._name)
@@ -132,8 +132,8 @@ class Table(ForEngines):
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the current partitions, in the service's order.
 
-        ``under`` is a partial spec that selects some, e.g. ``ds=2024-01-01`` of ``ds, hour``.
-        Raises `ArgumentError` if the table is not partitioned.
+        ``under`` is a partial spec, e.g. ``ds=2024-01-01`` for all hours of a day. Raises an
+        `ArgumentError` if the table is not partitioned.
         """
         spec, storage = self._under(under), self._connection._storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
@@ -150,11 +150,11 @@ class Table(ForEngines):
 
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
-            raise ArgumentError(f"{self._name} has no partitions")
+            raise ArgumentError(f"{self._name} is not partitioned")
         return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
-        """Clear the cached metadata, so that the next use fetches it, and return this table."""
+        """Clear the cached metadata, which the next use fetches again, and return this table."""
         with self._lock:
             self._info = self._partition_count = self._primary_key = None
         return self
@@ -196,17 +196,17 @@ class Table(ForEngines):
         columns
             Column names in the desired order. Default: all columns, partition columns last.
         where
-            A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
-            comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
-            arithmetic, a few functions (``docs/filters.md``). The service uses it to skip blocks of
-            rows, and the client filters the remaining rows exactly.
+            A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``.
+            It may use comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``,
+            ``not``, arithmetic and a few functions (``docs/filters.md``). The service uses it to
+            skip blocks of rows, and the client filters the remaining rows exactly.
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One or several partitions: a spec of all or only the first levels, ``"ds=2024-01-01"``;
-            a range such as ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or
-            ``"latest"``, the largest first-level value that has rows. Values are compared by the
-            column's type. Ranges and ``"latest"`` are resolved once, by this call.
+            One or more partitions. Each is a spec of all or the first levels (``"ds=2024-01-01"``),
+            a range (``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``), or ``"latest"`` (the
+            largest first-level value that has rows). Values are compared by the column's type. This
+            call resolves ranges and ``"latest"`` once.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -214,37 +214,37 @@ class Table(ForEngines):
         compression
             ``"zstd"`` or ``"lz4"``, useful on a slow network. Default: none.
         timestamp_unit
-            Unit of TIMESTAMPs: ``"us"`` truncates finer digits; the service limits ``"ns"`` to
-            1970-01-01 through 2038-01-19. Default: nanoseconds, or microseconds with an
+            Unit of TIMESTAMPs. ``"us"`` truncates finer digits. The service limits ``"ns"`` to
+            times from 1970-01-01 through 2038-01-19. Default: nanoseconds, or microseconds with an
             `OdpsNbWarning` if a time is outside that range.
         text
-            What to do with text that is not UTF-8: ``"strict"`` raises, ``"replace"`` reads U+FFFD
-            for each invalid sequence, ``"binary"`` reads all text of data columns as bytes,
-            including nested text (``docs/types-and-times.md``).
+            Handling of text that is not UTF-8: ``"strict"`` raises an error, ``"replace"`` reads
+            U+FFFD for each invalid sequence, and ``"binary"`` reads all text of data columns as
+            bytes, including nested text (``docs/types-and-times.md``).
         char_padding
-            Keep the trailing spaces with which the service pads CHAR(n). By default they are
+            Keep the trailing spaces with which the service pads CHAR(n). By default, they are
             stripped, even in nested values, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
             Maximum bytes of Arrow data. A larger result raises a `LimitExceededError`.
         progress
-            Progress display, or a `ProgressListener`. By default a card in a notebook and a line in
-            a terminal; ``False`` disables it.
+            A `ProgressListener`, or ``False`` for no progress display. By default, progress is
+            shown as a card in a notebook and as a line in a terminal.
         since, until
-            Read only changes after ``since`` and up to ``until``: each is a version
-            (`Scan.latest_version` is the ``since`` of the next read), or a time in the project's
-            time zone, as a naive datetime or text. With a primary key, returns the last state of
-            each row added or updated, without deleted rows.
+            Read only changes after ``since`` and up to ``until``. Each is a version (pass
+            `Scan.latest_version` as ``since`` of the next read), or a time in the project's time
+            zone, as a naive datetime or text. With a primary key, the read returns the last state
+            of each row added or updated, without deleted rows.
         changes
             Return every change of a table with a primary key, and append a column ``_change``:
-            ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
+            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since``: that session may omit rows.
+            ``columns``, ``where`` and ``since``, because that session may omit other rows.
 
         Raises
         ------
         NotFoundError
-            A table or column does not exist (see the hint), or a range has no partition.
+            A table or column does not exist (see the hint), or a range contains no partition.
         ArgumentError
             An argument is invalid; nothing was read.
         ConflictError
@@ -303,8 +303,8 @@ class Table(ForEngines):
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame, without reading the rest of the table.
 
-        Costs one request if the service offers a preview of the table, otherwise a short read, plus
-        a small request for each of the first blobs. ``partitions``, ``columns``, ``text``,
+        Sends one request if the service offers a preview of the table; otherwise performs a short
+        read. Each of the first blobs takes a small request. ``partitions``, ``columns``, ``text``,
         ``char_padding`` and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
         """
         from odps_nb.convert.pandas_frame import to_pandas
@@ -363,12 +363,13 @@ class Table(ForEngines):
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image``. Default: the only BLOB.
+            The BLOB column, or a path such as ``pages.element.image``. Optional if there is only
+            one BLOB.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
-            Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``;
-            ``limit`` counts only kept blobs. Using size, type or name costs a request per blob.
+            Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``.
+            ``limit`` counts only kept blobs. Using size, type or name takes one request per blob.
         where, params, partitions, progress
             As for `read`.
 
@@ -413,21 +414,22 @@ class Table(ForEngines):
         data
             A pandas, polars (eager or lazy) or Spark DataFrame; an Arrow table, batch or reader
             (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or an
-            iterator of rows or tables, which is streamed in bounded memory. Rows are dicts,
-            dataclasses, named tuples, or tuples and lists in the table's column order. Columns are
-            matched by name; missing ones become null. A Series is one column. A BLOB column accepts
-            ``bytes``, a ``pathlib.Path`` (file name and type are stored), a PIL image, a NumPy
-            array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
+            iterator of rows or tables, which is streamed in bounded memory. Each row is a dict, a
+            dataclass, a named tuple, or a tuple or list in the table's column order. Columns are
+            matched by name; missing columns become null. A Series is written as one column. A BLOB
+            column accepts ``bytes``, a ``pathlib.Path`` (file name and type are stored), a PIL
+            image, a NumPy array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or
+            ``None``.
         partition
             The partition to write to, created if missing. Values of the other partition columns
-            come from the data, or are computed if the table is auto-partitioned (``trunc_time`` of
-            a column, in UTC).
+            come from the data. In an auto-partitioned table, they are computed (``trunc_time`` of a
+            column, in UTC).
         overwrite
             ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
             ``"partitions"``: replace each partition that receives rows and keep the others.
             ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
-            Partitions without new rows are dropped after the commit, one statement each; if
-            one fails, the rest stay and the error says so.
+            Partitions without new rows are dropped after the commit, with one statement each. If a
+            statement fails, the remaining partitions are kept, and the error says so.
         workers
             Number of streams to write concurrently. Default: depends on the data size.
         compression
@@ -435,24 +437,23 @@ class Table(ForEngines):
         image_format
             Format of images and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
             ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
-            the format cannot hold raises before anything is sent.
+            the format cannot store raises an error before anything is sent.
         decimals
-            How to treat a value with more decimal places than its DECIMAL column: ``"exact"``
-            raises, ``"round"`` rounds half away from zero.
+            Handling of values with more decimal places than their DECIMAL column: ``"exact"``
+            raises an error, ``"round"`` rounds half away from zero.
         text
-            ``"exact"``: text is accepted only for text and binary columns. ``"parse"``: text is
-            also parsed for numeric, time and boolean columns (``12.5``, ``2024-01-31 10:00:00``,
-            ``true``).
+            ``"exact"``: accept text only for text and binary columns. ``"parse"``: parse text for
+            numeric, time and boolean columns as well (``12.5``, ``2024-01-31 10:00:00``, ``true``).
         create
-            Create the table if it is missing, with types as in ``docs/types-and-times.md``, and
-            drop it if the write fails. To set a comment or lifecycle use `Connection.create_table`.
+            Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
+            write fails. To set a comment or lifecycle, use `Connection.create_table`.
         partitioned_by
             With ``create``: a column name of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
-            index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, and raise
-            if a column of the table is found only in the index.
+            index. Default: ignore it, with an `OdpsNbWarning` if it has names or labels, but raise
+            an error if a column of the table is only in the index.
         progress
             As for `read`.
 
@@ -509,24 +510,24 @@ class Table(ForEngines):
     ) -> Receipt:
         """Write the files of a folder to this table, one row per file, in one commit.
 
-        Columns: ``path`` STRING (relative, with ``/``), ``name`` STRING, ``size`` BIGINT
-        (bytes), ``mime_type`` STRING (from the first bytes, or from the name if they are ambiguous,
-        as for ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
+        The columns are ``path`` STRING (relative, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING, ``modified`` TIMESTAMP and ``content`` BLOB (with name and
+        type). The media type comes from the first bytes, or from the name if they are ambiguous.
 
-        A missing table is created. An existing one must have a BLOB column ``content``; the others
-        are optional.
+        A missing table is created. An existing table must have the BLOB column ``content``; the
+        other columns are optional.
 
         Files are streamed in path order, in bounded memory. After an error no rows are written.
 
         Parameters
         ----------
         pattern
-            Case-sensitive pattern of the files to write, or a list: ``"*.jpg"`` matches names,
-            ``"2024/*.jpg"`` matches paths (there ``*`` also matches ``/``).
+            Case-sensitive pattern of the files to write, or a list of patterns. ``"*.jpg"`` is
+            compared with names, ``"2024/*.jpg"`` with paths, where ``*`` also matches ``/``.
         recursive, hidden
-            Include files in subfolders; include names that begin with a dot.
+            Include files in subfolders; include files and folders that begin with a dot.
         follow_links
-            Follow symbolic links; otherwise a link raises.
+            Follow symbolic links; otherwise, a link raises an error.
         partition, overwrite, compression, progress
             As for `write`.
         create
@@ -534,9 +535,9 @@ class Table(ForEngines):
         resume
             Keep the write session open if the call ends early because of an error, an interrupt or
             a dead kernel. Repeating the call on this machine then sends only files that changed or
-            had not arrived (in groups of 64 MiB or 256 files), and commits all of them once. If the
-            session has expired, the call reports it and sends all files again. A created table is
-            kept.
+            had not arrived (in groups of 64 MiB or 256 files), and commits all files once. If the
+            session has expired, the call reports this and sends all files again. A table that the
+            call created is kept.
 
         Raises
         ------
@@ -544,7 +545,8 @@ class Table(ForEngines):
             With ``resume``: another process is writing the same folder to this table, or it is
             unknown whether an earlier call committed.
         ConfigError
-            The folder is missing or has a link, an unreadable file or a pipe; nothing was written.
+            The folder is missing, or contains a link, an unreadable file or a pipe. Nothing was
+            written.
         ArgumentError
             No file matches ``pattern``.
         FramingError
@@ -602,14 +604,14 @@ class Table(ForEngines):
         Parameters
         ----------
         partition, overwrite, create
-            As for `write_files`; a missing table is created with the first files.
+            As for `write_files`; a missing table is created when the first files are written.
         accept
             File types that the browser offers: ``"image/*"``, ``".csv,.parquet"``. Not enforced.
 
         Returns
         -------
         Uploader
-            Displayed as the last expression of a cell; ``receipt`` is the last commit's receipt.
+            Shown if it is the last expression of a cell; ``receipt`` is that of the last commit.
         """
         from odps_nb.notebook.upload.uploader import Uploader
 
@@ -695,8 +697,8 @@ class Table(ForEngines):
         data, partition, index, compression, decimals, text, progress
             As for `write`. Columns missing from the data become null, even in existing rows.
         deleted
-            Name of a boolean column of the data that the table does not have: rows where it is true
-            are deleted by their key, in the same commit.
+            Name of a boolean column that is in the data, but not in the table. Rows where it is
+            true are deleted by their key in the same commit.
 
         Raises
         ------
@@ -742,8 +744,8 @@ class Table(ForEngines):
         ----------
         data
             As for `write`. Only the key columns and the partition columns not in ``partition`` are
-            used; rows without names, such as tuples, hold these values in this order. For a key of
-            one column, a list, an array or a Series of its values is also accepted.
+            used. Rows without names, such as tuples, contain these values in this order. If the key
+            has one column, a list, an array or a Series of its values is also accepted.
         partition, index, compression, text, progress
             As for `write`.
 

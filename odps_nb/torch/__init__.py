@@ -11,7 +11,7 @@
 
 Each worker of each rank reads its own row ranges of one session in a random order, and shuffles
 the rows in memory. The same seed and epoch give the same order, so an epoch resumes at the next
-unread row. ``docs/learning-from-blobs.md`` is the guide. Importing this module needs no torch.
+unread row. See ``docs/learning-from-blobs.md``. Importing this module does not require torch.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def rows(
 ) -> RowDataset:
     """Return a table's or scan's rows as an IterableDataset: one dict of values per row.
 
-    The read session is opened immediately. DECIMALs become floats, nulls ``None``, and BLOBs the
-    text of their references.
+    The read session is opened immediately. DECIMALs become floats, nulls become ``None``, and BLOBs
+    become their references as text.
 
     Parameters
     ----------
@@ -55,9 +55,10 @@ def rows(
         ``odps.table(…)``, or its ``read(…)`` with columns and partitions. The client evaluates
         ``where=``, so all rows are transferred.
     batch_size
-        Number of rows to return at a time, as NumPy arrays by column. A DataLoader with
-        ``batch_size=None`` converts them to tensors, several times faster. Text, times and nested
-        values are lists. Nulls are NaN; a null in a column without NaN raises `ConversionError`.
+        Number of rows to return at a time, as one NumPy array per column. A DataLoader with
+        ``batch_size=None`` converts these arrays to tensors, several times faster than rows. Text,
+        times and nested values are lists. A null becomes NaN, or raises a `ConversionError` if the
+        type of its column has no NaN.
     seed
         Seed for the order, combined with the epoch: 0 or more, less than 2**32.
     shuffle
@@ -65,15 +66,15 @@ def rows(
     chunk_rows
         Number of consecutive rows to fetch together; chunks are read in a random order.
     buffer_rows
-        Maximum rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` chunks.
-        Use smaller chunks and a larger buffer for a table that is sorted by label.
+        Maximum number of rows that a worker shuffles in memory. They come from ``buffer_rows /
+        chunk_rows`` chunks, so use smaller chunks and a larger buffer for a table sorted by label.
     read_ahead
         Maximum bytes that a worker fetches ahead, in addition to its buffer.
     even
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
-        batch. In each epoch, some rows (fewer than there are workers) are skipped.
+        batch. Each epoch skips a few rows, fewer than the total number of workers.
     rank, world_size
-        This rank and the number of ranks; by default those of torch.distributed, if initialized.
+        This rank and the number of ranks. Default: those of torch.distributed, if initialized.
         All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
         `RowDataset.session_id` of the first rank.
 
@@ -82,25 +83,15 @@ def rows(
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        The scan has ``limit``, ``max_bytes`` or reads changes, or an argument is invalid.
+        The scan has a ``limit`` or ``max_bytes``, it reads changes, or an argument is invalid.
     """
+    given = locals()
     from odps_nb.access.learning.samples import AsBatches, AsRows
 
     def samples(_: RowSource) -> Samples:
         return AsRows() if batch_size is None else AsBatches(_count("batch_size", batch_size))
 
-    return _dataset(
-        source,
-        samples,
-        seed=seed,
-        shuffle=shuffle,
-        chunk_rows=chunk_rows,
-        buffer_rows=buffer_rows,
-        read_ahead=read_ahead,
-        even=even,
-        rank=rank,
-        world_size=world_size,
-    )
+    return _dataset(samples, **given)
 
 
 def blobs(
@@ -133,7 +124,7 @@ def blobs(
         Function that the worker calls with each blob's bytes; its result replaces them. Nulls stay
         ``None``. If workers are spawned, define it at the top level of a module.
     max_blob_bytes
-        Maximum bytes in one blob.
+        Maximum size of a blob in bytes.
     read_ahead
         Maximum bytes of blobs that a worker fetches ahead.
     seed, shuffle, chunk_rows, buffer_rows, even, rank, world_size
@@ -148,6 +139,7 @@ def blobs(
     ArgumentError
         As for `rows`; also raised if the BLOB is nested in another column.
     """
+    given = locals()
     from odps_nb.access.learning.samples import WithBlobs, blob_column
 
     def samples(opened: RowSource) -> Samples:
@@ -158,18 +150,7 @@ def blobs(
             max_blob=_count("max_blob_bytes", max_blob_bytes),
         )
 
-    return _dataset(
-        source,
-        samples,
-        seed=seed,
-        shuffle=shuffle,
-        chunk_rows=chunk_rows,
-        buffer_rows=buffer_rows,
-        read_ahead=read_ahead,
-        even=even,
-        rank=rank,
-        world_size=world_size,
-    )
+    return _dataset(samples, **given)
 
 
 def loader(
@@ -177,8 +158,8 @@ def loader(
 ) -> Loader:
     """Return a DataLoader that resumes from a saved ``state_dict()`` at the exact row.
 
-    The state counts only batches that were returned, however far ahead the workers are. It has
-    only plain values, for ``torch.save`` or JSON.
+    The state counts only batches that were returned, not those that workers fetched ahead. It has
+    only plain values, so ``torch.save`` and JSON can store it.
 
     Parameters
     ----------
@@ -186,7 +167,7 @@ def loader(
         A dataset from `rows` or `blobs`.
     collate_fn, options
         As for ``torch.utils.data.DataLoader``: ``batch_size``, ``num_workers``, …, but not
-        ``persistent_workers``. With ``rows(batch_size=…)``, pass a batch size of ``None``.
+        ``persistent_workers``. For a dataset from ``rows(batch_size=…)``, pass ``batch_size=None``.
 
     Raises
     ------
@@ -201,17 +182,17 @@ def loader(
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
-            f"a {type(dataset).__name__} does not record its position",
+            f"a {type(dataset).__name__} is not a dataset of odps_nb.torch",
             argument="dataset",
-            hint="pass what odps_nb.torch.rows(…) or blobs(…) returned",
+            hint="pass the result of odps_nb.torch.rows(…) or odps_nb.torch.blobs(…)",
         )
     return Loader(dataset, collate_fn=collate_fn, **options)
 
 
 def _dataset(
-    source: Table | Scan,
     samples: Callable[[RowSource], Samples],
     *,
+    source: Table | Scan,
     seed: int,
     shuffle: bool,
     chunk_rows: int,
@@ -220,6 +201,7 @@ def _dataset(
     even: bool,
     rank: int | None,
     world_size: int | None,
+    **_: object,  # options that only `samples` uses
 ) -> RowDataset:
     """Check the arguments, open the session and return its dataset; see `rows`."""
     _require_torch()

@@ -22,10 +22,10 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return rank and world size: the arguments, or else those of the process group, if any."""
+    """Return the given rank and world size, or those of the process group, or 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
-            "rank and world_size go together", argument="rank", hint="pass both, or neither"
+            "rank and world_size must be passed together", argument="rank", hint="pass both or none"
         )
     rank, world_size = check_count("rank", rank, at_least=0), check_count("world_size", world_size)
     if rank is not None and world_size is not None:
@@ -46,7 +46,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        # Shared with all workers, even persistent ones: the epoch, and whether a worker reads.
+        # Shared with all workers, even persistent ones: the epoch, and whether workers read.
         self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     @property
@@ -60,9 +60,10 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         return int(self._shared[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next pass; call it before each pass, as for DistributedSampler.
+        """Choose the order of the next pass; call this before each pass, as in DistributedSampler.
 
-        The epoch of a loaded state resumes at its position; any other begins at its first row.
+        If a state of this epoch was loaded, the pass resumes at its position. Otherwise, it begins
+        at the first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0
@@ -85,8 +86,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
-                "the rows are read by workers: this copy does not know their position",
-                hint="use odps_nb.torch.loader(dataset, …), and its state_dict()",
+                "the position is known only to the workers that read the rows",
+                hint="use odps_nb.torch.loader(dataset, …) and its state_dict()",
             )
         return self._epochs.state_here()
 
@@ -117,9 +118,9 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     ) -> None:
         if options.get("persistent_workers"):
             raise ArgumentError(
-                "persistent_workers cannot be used: these workers would miss a loaded state",
+                "persistent_workers cannot be used: these workers would ignore a loaded state",
                 argument="persistent_workers",
-                hint="leave it out",
+                hint="omit it",
             )
         if collate_fn is None:
             alone = options.get("batch_size", 1) is None and options.get("batch_sampler") is None
@@ -137,7 +138,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
     def __iter__(self) -> Any:
         begins = _Handed.before(self._rows._epochs)
-        batches: Iterator[Any] = super().__iter__()  # starts the workers, each with its own copy
+        batches: Iterator[Any] = super().__iter__()  # starts workers, each with its own dataset
         self._rows._epochs.forget()
         self._handed = begins
         return begins.over(batches, max(1, self.num_workers))
@@ -164,7 +165,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume the next pass at a saved position; no row is lost or repeated.
 
-        The same read session is used until it expires, then a new one for the same table.
+        The same read session is used until it expires; then a new session reads the same table.
 
         Raises
         ------
@@ -186,7 +187,7 @@ class _Handed:
 
     @classmethod
     def before(cls, epochs: Epochs) -> _Handed:
-        return cls(given=epochs.begins, turn=epochs.turn)
+        return cls(given=dict(epochs.begins), turn=epochs.turn)
 
     def over(self, batches: Iterator[Any], workers: int) -> Generator[Any, None, None]:
         for batch, shard, rows in batches:
@@ -195,7 +196,7 @@ class _Handed:
 
 
 class _Placed:
-    """A collate function for the worker that read the samples; adds the worker's position."""
+    """A collate function that adds the position of the worker that read the samples."""
 
     def __init__(self, dataset: RowDataset, collate: Callable[[Any], Any]) -> None:
         self._dataset, self._collate = dataset, collate

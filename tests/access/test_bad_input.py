@@ -58,7 +58,7 @@ def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
 
 
 def test_a_query_that_is_no_text_is_named(odps):
-    with pytest.raises(ArgumentError, match="query is a int, not text"):
+    with pytest.raises(ArgumentError, match="query is a int; it must be a string"):
         odps.sql(7)
 
 
@@ -292,7 +292,7 @@ BAD_DATA = [
     ([{"id": 2}, pd.DataFrame({"id": [1]})], ConversionError, "row 1 is of type DataFrame"),
     ([pa.table({"id": [1]}), pa.table({"idd": [1]})], ConversionError, "did you mean 'id'"),
     (iter([{"id": 2}, pd.DataFrame({"id": [1]})]), ConversionError, "a DataFrame after 1 rows"),
-    (pd.Series([1]), ConversionError, "an unnamed Series"),
+    (pd.Series([1]), ConversionError, "the Series has no name"),
     ("id", ConversionError, "a str cannot be written"),
     (np.array(5), ConversionError, "a ndarray cannot be written"),
     (np.zeros(2), ConversionError, "row 0 is of type float64"),
@@ -468,7 +468,7 @@ def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, for
 
 def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     blobs.write(pa.table({"id": [1], "data": [b"x"]}))
-    with pytest.raises(ConversionError, match="Arrow string does not fit blob") as caught:
+    with pytest.raises(ConversionError, match="must be bytes or a Path, not a string") as caught:
         blobs.write(blobs.read().to_arrow())
     assert "odps.blob(reference)" in caught.value.hint
     assert rows_in(blobs) == 1
@@ -478,8 +478,16 @@ def test_text_in_a_stream_of_blobs_is_refused(blobs):
     schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
     rows = pa.record_batch([pa.array([1]), pa.array(["text"])], schema=schema)
     reader = pa.RecordBatchReader.from_batches(schema, [rows])
-    with pytest.raises(ConversionError, match="Arrow string does not fit blob"):
+    with pytest.raises(ConversionError, match="must be bytes or a Path, not a string"):
         blobs.write(reader)
+
+
+@pytest.mark.parametrize("cell", [b"", "", b"x"])
+def test_bytes_and_text_are_no_array_of_blobs(odps, new_name, cell):
+    table = odps.create_table(new_name("arrays"), "id bigint, c array<blob>")
+    with pytest.raises(ConversionError):
+        table.write(pa.table({"id": [1], "c": [cell]}))
+    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("reference", ["not base64!", "", "/wByZWYw"])

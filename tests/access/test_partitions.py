@@ -85,10 +85,10 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
 @pytest.mark.parametrize(
     ("partitions", "kind", "said"),
     [
-        ("ds>2024-09-01", NotFoundError, "has no partition with ds>2024-09-01"),
-        (["latest", "ds<2000"], NotFoundError, "has no partition with ds<2000"),
+        ("ds>2024-09-01", NotFoundError, "no partition of .* matches ds>2024-09-01"),
+        (["latest", "ds<2000"], NotFoundError, "no partition of .* matches ds<2000"),
         ("dss>=1", ArgumentError, "'dss' is not a partition column"),
-        ("hour>=ten", ArgumentError, "'ten' cannot be compared with 'hour', a BIGINT"),
+        ("hour>=ten", ArgumentError, "'ten' cannot be compared with .* 'hour' of type BIGINT"),
         ("ds>=", ArgumentError, "is not a partition level"),
         ("ds>=2024,dss=1", ArgumentError, "'dss' is not a partition column"),
         ("last", ArgumentError, "is not a partition level"),
@@ -110,10 +110,10 @@ def test_a_choice_that_cannot_be_met_is_an_error_and_reads_nothing(
 def test_tables_without_partitions_or_rows(odps: Connection, new_name: Name) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
     for choice in ("latest", "ds>1", "ds=1"):
-        with pytest.raises(ArgumentError, match="has no partitions"):
+        with pytest.raises(ArgumentError, match="is not partitioned"):
             plain.read(partitions=choice)
     empty = odps.create_table(new_name("empty"), "id bigint", partitioned_by="ds string")
-    with pytest.raises(NotFoundError, match="the table has none"):
+    with pytest.raises(NotFoundError, match="the table has no partitions"):
         empty.read(partitions="ds>1")
     empty.add_partition("ds=1")
     with pytest.raises(NotFoundError, match=r"no partition of .* has rows"):
@@ -174,7 +174,7 @@ def test_details_of_partitions(table: Table) -> None:
 
 def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
     plain = odps.create_table(new_name("plain"), "id bigint")
-    with pytest.raises(ArgumentError, match="has no partitions"):
+    with pytest.raises(ArgumentError, match="is not partitioned"):
         plain.partition_details()
     odps.drop_table(plain.name)
 

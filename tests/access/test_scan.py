@@ -250,7 +250,7 @@ def test_partitions_are_listed_as_they_are(odps, new_name):
     assert [str(one) for one in table.partitions("ds=b")] == ["ds=b,hour=2"]
     assert "2 partitions" in table._repr_mimebundle_()["text/plain"]
     odps.drop_table(table.name)
-    with pytest.raises(OdpsNbError, match="has no partitions"):
+    with pytest.raises(OdpsNbError, match="is not partitioned"):
         odps.table("media").partitions()
 
 

@@ -15,7 +15,7 @@ from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
 from odps_nb.errors import ArgumentError
 
 Target = Literal["sql", "where", "spark"]
-"""Language of the text: the service's SQL, ``where=`` conditions, or Spark SQL."""
+"""The language of a literal: the service's SQL, a ``where=`` condition, or Spark SQL."""
 
 _LONG = 2**63
 # Maximum DECIMAL digits for each target; SQL needs a setting for more than 38.
@@ -27,19 +27,19 @@ _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def literal(value: object) -> str:
-    """Format a Python value as a SQL literal; a list is put in parentheses, for ``in``."""
+    """Format a Python value as a SQL literal, and a list in parentheses for ``in``."""
     return Writer().literal(plain(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formatter for one target, which interprets times without a zone in ``timezone``."""
+    """Formats literals for one target, whose time zone is ``timezone``."""
 
     target: Target = "sql"
     timezone: str | None = None
 
     def literal(self, value: PlainValue) -> str:
-        """Format a value that `plain` returned."""
+        """Format a value returned by `plain`."""
         if isinstance(value, list):
             return self._list(value)
         if isinstance(value, Time):
@@ -59,7 +59,7 @@ class Writer:
             raise ArgumentError(
                 "an empty list cannot be bound",
                 # SQL has no empty list: "in (null)" and "not in (null)" both match no row.
-                hint="test for an empty list first: in () is not valid SQL",
+                hint="check for an empty list first: in () is not valid SQL",
             )
         return "(" + ", ".join(map(self.literal, values)) + ")"
 
@@ -72,18 +72,18 @@ class Writer:
             return self._cast(_clock(value.nanoseconds), zone="Z")
         if self.timezone is None:
             raise ArgumentError(
-                "a time with a time zone cannot be bound: SQL's time zone is unknown",
-                hint="connect with timezone=…, or bind it naive: .astimezone(zone)"
-                ".replace(tzinfo=None)",
+                "a time with a time zone cannot be bound: the time zone of the query is unknown",
+                hint="connect with timezone=…, or bind a naive time: "
+                "value.astimezone(zone).replace(tzinfo=None)",
             )
         raise ArgumentError(
-            f"{_clock(value.nanoseconds)} UTC cannot be bound: this local time occurs twice in "
-            f"{self.timezone}, and SQL would use the first",
+            f"{_clock(value.nanoseconds)} UTC cannot be bound: its local time occurs twice in "
+            f"{self.timezone}, and SQL would use the earlier one",
             hint="run the query in UTC: settings={'odps.sql.timezone': 'UTC'}",
         )
 
     def _shown(self, instant: int) -> str | None:
-        """Return an instant's local time; ``None`` if the target would parse it differently."""
+        """Format an instant as local time; ``None`` if that text would denote another instant."""
         assert self.timezone is not None
         zone = ZoneInfo(self.timezone)
         seconds, rest = divmod(instant, _SECOND)
@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # also limits the length of the text below
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # this also keeps the text below short
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):
@@ -137,7 +137,7 @@ class Writer:
     def _too_long(self, number: str) -> ArgumentError:
         most = _DIGITS[self.target]
         return ArgumentError(
-            f"{number} needs more than the {most} digits of a DECIMAL",
+            f"{number} has too many digits for a DECIMAL; the maximum is {most}",
             hint=f"round it to {most} digits or fewer, or bind a float",
         )
 
@@ -160,16 +160,16 @@ def _fraction(nanoseconds: int) -> str:
 
 def _outside(nanoseconds: int) -> ArgumentError:
     return ArgumentError(
-        f"{nanoseconds / 1e9:.0f} seconds since 1970 is outside the years 1 to 9999",
+        f"a time {nanoseconds / 1e9:.0f} seconds after 1970 is outside the years 1 to 9999",
         hint="bind a time within these years",
     )
 
 
 def _text(value: str) -> str:
-    r"""Quote text so that all SQL dialects used here parse the same characters.
+    r"""Quote text so that all supported SQL dialects parse it to the same characters.
 
-    MaxCompute treats backslashes as escapes and standard SQL does not, so quotes, backslashes and
-    control characters become ``CHR(…)``.
+    MaxCompute treats backslashes as escapes and standard SQL does not. So quotes, backslashes and
+    control characters are written as ``CHR(…)``.
     """
     try:
         value.encode()

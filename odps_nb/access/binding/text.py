@@ -1,8 +1,8 @@
 """Replaces ``:name`` and ``{name}`` in a filter or query with the Python value of that name.
 
 ``:name`` becomes a literal, ``{name}`` a table or column name in backticks. Text inside quotes,
-backticks and comments is not changed, nor are ``::``, the colons of ``struct<a:int>``, ``${name}``
-and ``{{name}}``. A value never becomes syntax: it is quoted or rejected.
+backticks and comments stays unchanged, as do ``::``, the colons of ``struct<a:int>``, ``${name}``
+and ``{{name}}``. Values are always quoted or rejected, so they cannot inject SQL.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    The error for an unknown name begins with ``source``. A time with a zone is written as local
-    time in ``timezone``, the target's time zone. Without ``timezone``, it becomes a UTC instant for
-    ``where=`` and Spark, and an error for SQL, which has no such literal.
+    ``source`` is the reason in the error for an unknown name. A time with a zone is written as
+    local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
+    as a UTC instant for ``where=`` and Spark. SQL has no such literal, so it raises an error.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -103,7 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Return a query with ``params`` bound, using the time zone of its settings or connection."""
+    """Bind ``params`` in a query, in the time zone of its settings or else of the connection."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -167,7 +167,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` before a list, and whether ``(`` follows it."""
+        """Return ``in`` or ``not in`` before a placeholder, and whether ``(`` is between them."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""
@@ -200,10 +200,10 @@ _MAX_PARTS = 3
 
 def _no_name(name: str, what: str) -> ArgumentError:
     return ArgumentError(
-        f"{{{name}}} needs the name of a table or column, and {what} is not one",
+        f"{{{name}}} must be the name of a table or column, but is {what}",
         argument=name,
-        hint=f"write :{name} for a value; names have letters, digits, underscores and single "
-        "quotes, and dots between project, schema and table",
+        hint=f"write :{name} to bind a value; a name may contain letters, digits, underscores and "
+        "single quotes, with dots between project, schema and table",
     )
 
 

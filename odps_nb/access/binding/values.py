@@ -1,7 +1,7 @@
 """Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
 
-Times keep their nanoseconds. A value of a subclass of ``str``, ``int`` or ``date`` is converted to
-the base type, whatever its ``__str__`` returns. Libraries that are not loaded are not imported.
+Times keep their nanoseconds. An instance of a subclass of ``str``, ``int`` or ``date`` is converted
+to the base type without calling its ``__str__``. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError
 
-# Maximum length of an IN list; for a longer one, users write a table and join it.
+# Maximum length of an IN list; users can write a longer list to a table and join it.
 MAX_VALUES = 10_000
 
 _DAY = 86_400 * 10**9
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Return the plain value; for an array, index, Series or list, return a list of plain values.
+    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values of a Series
     of any dtype but float. A float NaN stays a float.
@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind one column after in, or a single value"
+        return "bind a single value, or one column of it after in"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -82,7 +82,7 @@ def _listed(values: Any) -> list[PlainValue]:
     count = len(values)
     if count > MAX_VALUES:
         raise ArgumentError(
-            f"{count:,} values are too many to bind (at most {MAX_VALUES:,})",
+            f"{count:,} values cannot be bound; the maximum is {MAX_VALUES:,}",
             hint="write them to a table and join it",
         )
     found: list[PlainValue] = []
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Return a duration, a date (for units of a day or longer) or a time."""
+    """Convert to a duration, a date (if the unit is a day or longer) or a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -142,7 +142,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
     is_time = isinstance(value, numpy.datetime64)
     if is_time and unit in ("Y", "M", "W", "D"):
         day: object = value.astype("datetime64[D]").item()
-        if not isinstance(day, datetime.date):  # numpy returns an integer
+        if not isinstance(day, datetime.date):  # an integer if the year is out of range
             raise ArgumentError(
                 f"{value!r} is outside the years 1 to 9999",
                 hint="bind a time within these years",
@@ -155,7 +155,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
         )
     length, parts = _LENGTHS.get(unit, 1), _PARTS.get(unit, 1)
     if unit == "generic":
-        raise ArgumentError(f"{value!r} has no unit", hint="give it one: 'datetime64[s]'")
+        raise ArgumentError(f"{value!r} has no unit", hint="set one, e.g. 'datetime64[s]'")
     nanoseconds, rest = divmod(int(value.view("int64")) * step * length, parts)
     if rest:
         raise ArgumentError(

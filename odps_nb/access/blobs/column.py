@@ -67,7 +67,7 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return a tile's caption: its blob's row, or its position in this column."""
+        """Return the caption of a blob's tile: the blob's row, or its position in this column."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property
@@ -77,16 +77,17 @@ class BlobColumn(Sequence[Blob]):
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the blobs selected in the gallery, indexed by their rows.
+        """The references of the blobs selected in the gallery, indexed by row.
 
-        Without an index, as with ``table.blobs``, these are positions in this column. With ``found
-        = blobs.selected``, use ``df.loc[found.index]`` or ``found.odps.save(folder)``.
+        If the rows have no index, as with ``table.blobs``, the index is the position in this
+        column. After ``found = blobs.selected``, use ``df.loc[found.index]`` or
+        ``found.odps.save(folder)``.
         """
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
 
     def close(self) -> None:
-        """Close the gallery and clear `selected`, leaving its static output. Idempotent.
+        """Close the gallery, keep its static output, and clear `selected`. Idempotent.
 
         Displaying the column again creates a new gallery.
         """
@@ -95,7 +96,7 @@ class BlobColumn(Sequence[Blob]):
             gallery.close()
 
     def references(self) -> pd.Series[Any]:
-        """Return the references as a Series, in the form that a read returns."""
+        """Return the references as a Series with the dtype of a BLOB column."""
         from odps_nb.convert.blob_columns.blob_series import reference_series
 
         texts = [blob.reference.token for blob in self._blobs]
@@ -108,7 +109,7 @@ class BlobColumn(Sequence[Blob]):
         """Fetch the blobs in few requests and yield one verified record per blob, in order.
 
         A record has ``data``, ``mime_type`` and ``file_name``. Closing the iterator early closes
-        its connections. For blobs that do not fit in memory use `stream` or `save`.
+        its connections. For blobs that do not fit in memory, use `stream` or `save`.
 
         Parameters
         ----------
@@ -120,7 +121,7 @@ class BlobColumn(Sequence[Blob]):
         Raises
         ------
         NotFoundError, ChecksumError, TruncatedError
-            A blob does not exist, or was still damaged after retries; a note names it.
+            A blob does not exist, or was still damaged after retries. A note on the error names it.
 
         Examples
         --------
@@ -139,8 +140,8 @@ class BlobColumn(Sequence[Blob]):
 
         Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
         ``mime_type``, ``file_name``, ``reference`` and its ``positions`` in the column. Advancing
-        the iterator closes the file, and skips and verifies its unread bytes. The following blobs
-        are fetched ahead. Parameters and errors are as for `fetch`.
+        the iterator verifies the unread bytes of the file and closes it. The following blobs are
+        fetched in advance. Parameters and errors are as for `fetch`.
 
         Examples
         --------
@@ -165,18 +166,18 @@ class BlobColumn(Sequence[Blob]):
     ) -> list[Path]:
         """Save the blobs as files in a folder and return one path per blob, in order.
 
-        Each distinct blob is fetched once and becomes one verified file. Memory is bounded. After
-        an error or an interrupt, only complete files remain. For a column with nulls use
-        ``series.odps.save``, which returns paths aligned with its rows.
+        Each distinct blob is fetched once, in bounded memory, and saved as one verified file. After
+        an error or an interrupt, only complete files remain. For a column with nulls, use
+        ``series.odps.save``, which returns one path or null per row.
 
         Parameters
         ----------
         folder
             An existing folder; no file is created outside it.
         file_name
-            Function called with the blob's position and its `BlobHead` (``size``, ``mime_type``,
-            ``file_name``); returns a file name, or ``None`` to use the blob's own. Names are made
-            safe as in `Blob.save`, and numbered (``-2``) if taken, ignoring case.
+            Function that receives the blob's position and its `BlobHead` (``size``, ``mime_type``,
+            ``file_name``) and returns a file name, or ``None`` for the blob's own name. Names are
+            made safe as in `Blob.save`. A name that is taken, ignoring case, is numbered (``-2``).
         overwrite
             Replace existing files. Files of the same call never replace each other.
         compression, progress

@@ -21,7 +21,7 @@ from odps_nb.access.blobs.many import (
     stream_blobs,
 )
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
-from odps_nb.access.checks import did_you_mean, is_missing
+from odps_nb.access.checks import check_count, did_you_mean, is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
@@ -64,7 +64,7 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 
 def learn_heads(frame: pd.DataFrame) -> None:
-    """Try to fetch the heads of a few blobs, so that a small frame shows their names and sizes."""
+    """Fetch the heads of the first blobs, if possible, so the frame shows their names and sizes."""
     for place, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
@@ -74,7 +74,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetcher of the blobs in columns; its pickle contains cached heads, but no credentials."""
+    """Fetches the blobs of columns; a pickle contains the cached heads, but no credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -104,7 +104,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return each blob's head (``None`` for a null), cancelling requests after ``seconds``."""
+        """Return each blob's head, ``None`` for a null; cancel the requests after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -245,7 +245,7 @@ def column_of_frame(
     captions: list[str] = []
     labels: list[Any] = []
     rows = range(len(frame)) if not hasattr(frame, "index") else frame.index
-    values = zip(*(_values(frame[name]) for name in (column, *beside)), strict=True)
+    values = zip(*(plain_values(frame[name]) for name in (column, *beside)), strict=True)
     for label, (reference, *others) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
@@ -257,7 +257,7 @@ def column_of_frame(
 
 
 def _column_names(frame: Any) -> list[Any]:
-    names = getattr(frame, "column_names", None)  # of Arrow; pandas and polars have ``columns``
+    names = getattr(frame, "column_names", None)  # for Arrow; pandas and polars have ``columns``
     found = names if names is not None else getattr(frame, "columns", None)
     if found is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
@@ -267,13 +267,6 @@ def _column_names(frame: Any) -> list[Any]:
             "df['content'].odps.thumbnails()",
         )
     return list(found)
-
-
-def _values(column: Any) -> list[Any]:
-    for method in ("tolist", "to_list", "to_pylist"):
-        if hasattr(column, method):
-            column = getattr(column, method)()
-    return list(column)
 
 
 def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
@@ -295,13 +288,12 @@ def gather_blobs(
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
     """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`."""
-    if limit is not None and limit < 0:
-        raise ArgumentError(f"limit is {limit}; it must not be negative")
+    limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)
     blobs: list[Blob] = []
     summary = ""
     if limit != 0:
-        # Read one split at a time for a few references: the first rows are usually enough.
+        # With a limit, read one split at a time: the first rows usually contain enough blobs.
         workers = None if limit is None else 1
         scan = read([path[0]])
         with closing(_references(scan, path, workers)) as references:
@@ -320,9 +312,9 @@ def gather_blobs(
 
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
-    """Return text such as ``first 24 of 47 blobs``; empty if ``limit`` is not reached."""
+    """Return text such as ``first 24 of 47 blobs``; empty if there are no further blobs."""
     first = f"first {count_of(limit, 'blob')}"
-    if searched:  # finding more could take long
+    if searched:  # counting further matches could take a long time
         return first
     if next(rest, None) is None:
         return ""

@@ -56,7 +56,7 @@ class References:
 
 
 def plain_values(values: Iterable[Any]) -> Iterable[Any]:
-    """Convert an Arrow column to Python values; return anything else unchanged."""
+    """Convert an Arrow column to Python values, keep other columns, and raise for anything else."""
     import pyarrow as pa
 
     kind = type(values).__name__
@@ -67,7 +67,7 @@ def plain_values(values: Iterable[Any]) -> Iterable[Any]:
             argument="references",
             hint="pass a list of references"
             if no_list
-            else "name its column: odps.blobs(frame, 'content')",
+            else "pass the name of its column: odps.blobs(frame, 'content')",
         )
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 

@@ -1,4 +1,4 @@
-"""Finds nested BLOBs by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
+"""Finds nested BLOBs by paths like ``pages.element.image`` (section 3.11 of docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -7,33 +7,29 @@ from typing import Any
 
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import ArgumentError, NotFoundError
-from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.terms import TableName
 
 BlobPath = tuple[str, ...]
 
 
-def blob_paths(column: Column) -> tuple[BlobPath, ...]:
-    """Return the paths of all BLOB leaves of a column, in pre-order."""
-    return tuple(_leaves((column.name,), column.type))
-
-
-def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
+def blob_paths(odps: OdpsType, *path: str) -> Iterator[BlobPath]:
+    """Iterate over the paths of all BLOB leaves of a type at ``path``, in pre-order."""
     if isinstance(odps, ArrayType):
-        yield from _leaves((*path, "element"), odps.element)
+        yield from blob_paths(odps.element, *path, "element")
     elif isinstance(odps, MapType):
-        yield from _leaves((*path, "key"), odps.key)
-        yield from _leaves((*path, "value"), odps.value)
+        yield from blob_paths(odps.key, *path, "key")
+        yield from blob_paths(odps.value, *path, "value")
     elif isinstance(odps, StructType):
         for member in odps.fields:
-            yield from _leaves((*path, member.name), member.type)
+            yield from blob_paths(member.type, *path, member.name)
     elif odps.code is TypeCode.BLOB:
         yield path
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the BLOB leaf at a path; for a column or (``None``) the table, its only leaf."""
-    known = [path for column in schema.columns for path in blob_paths(column)]
+    """Return the BLOB leaf at a path, or the only leaf of a column or (``None``) of the table."""
+    known = [path for column in schema.columns for path in blob_paths(column.type, column.name)]
     if text is None:
         return _only(known, table)
     folded = tuple(part.casefold() for part in text.split("."))
@@ -61,12 +57,12 @@ def _only(known: list[BlobPath], table: TableName) -> BlobPath:
         raise NotFoundError(f"{table} has no BLOB column", code="NoSuchColumn")
     names = ", ".join(".".join(path) for path in known)
     raise ArgumentError(
-        f"{table} has {len(known)} BLOB columns", argument="column", hint=f"name one of: {names}"
+        f"{table} has {len(known)} BLOB columns", argument="column", hint=f"pass one of: {names}"
     )
 
 
 def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
-    """Iterate over a cell's leaves, in order; ``path`` is relative to the column."""
+    """Iterate over the BLOB leaves of a cell, in order; ``path`` is relative to the column."""
     if value is None:
         return
     if not path:
@@ -87,7 +83,7 @@ def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]
     def mapped(value: Any, odps: OdpsType, *path: str) -> Any:
         if value is None:
             return None
-        if isinstance(odps, ArrayType):
+        if isinstance(odps, ArrayType) and not isinstance(value, (str, bytes)):
             return [mapped(one, odps.element, *path, "element") for one in value]
         if isinstance(odps, MapType):
             pairs = value.items() if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Tests which comparisons have the same meaning in an engine (Spark, Arrow) and the service."""
+"""Decides which comparisons mean the same in an engine (Spark, Arrow) and in the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # limit, because the request lists each partition
+MAX_PARTITIONS = 1000  # limited, because the request lists each partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
@@ -32,12 +32,12 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     """Whether Spark and the service always agree on ``column sign value``.
 
-    False for floats (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
-    that one side would have to cast.
+    False for floats (NaN), CHAR and VARCHAR (padding), times (zones, precision), and literals that
+    Spark or the service would have to cast.
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
-        # The smallest integer of each width is excluded: MaxCompute reserves BIGINT's smallest.
+        # Exclude the smallest integer of each width: MaxCompute reserves that of BIGINT.
         return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
@@ -53,12 +53,12 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
 def _same_text(value: str, sign: str) -> bool:
     if any(not one.isprintable() for one in value):
         return False
-    # UTF-8 and UTF-16 order strings equally if ASCII characters decide.
+    # If the literal is ASCII, UTF-8 and UTF-16 compare it to any string with the same result.
     return sign in ("=", "<>") or value.isascii()
 
 
 def _fits(value: Decimal, kind: DecimalType) -> bool:
-    """Whether the literal as written fits the column's precision and scale."""
+    """Whether the literal, with its digits as written, fits the column's precision and scale."""
     if kind.precision is None or kind.precision > 38:
         return False
     _, digits, exponent = value.as_tuple()
@@ -72,7 +72,7 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
 def takes_pattern(column: Column, pattern: str) -> bool:
     """Whether Spark and the service always agree on ``column like pattern``.
 
-    They do if ``%`` is the only wildcard: they interpret ``_`` and backslashes differently.
+    They agree if ``%`` is the only wildcard, but interpret ``_`` and backslashes differently.
     """
     return (
         column.type.code is TypeCode.STRING

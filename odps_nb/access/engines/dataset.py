@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
-READ_AHEAD = 64 * 2**20  # bytes; small, as an engine may stop after a few rows
+READ_AHEAD = 64 * 2**20  # bytes; small, because an engine may stop after a few rows
 _NO_FILES = "a MaxCompute table has no files; read it with its dataset's scanner()"
-_HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
+_HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with DuckDB or polars"
 
 
 def open_dataset(scan: Scan) -> TableDataset:
@@ -43,13 +43,13 @@ def open_dataset(scan: Scan) -> TableDataset:
     plan = scan._plan
     if scan._reopens is not None:
         raise ArgumentError(
-            "a dataset opens a new session for each query",
-            hint="leave out session_id, or use scan.reader()",
+            "session_id cannot be used: a dataset opens a new session for each query",
+            hint="omit session_id, or use scan.reader()",
         )
     if plan.increment is not None:
         raise ArgumentError(
             "a dataset reads the rows of a table, not its changes",
-            hint="use the scan itself: scan.reader(), scan.to_arrow()",
+            hint="use scan.reader() or scan.to_arrow()",
         )
     schema = scan._all_columns()
     if not plan.columns:
@@ -73,11 +73,11 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
 
     Each query opens one read session with only the columns and partitions it needs. The service
     prunes by part of the filter; the client applies the whole filter to the rows it receives. Rows
-    are streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
+    are streamed, using about 64 MiB of memory. Thread-safe; may be used in a forked child.
 
     Its schema has TIMESTAMPs in nanoseconds. If a time does not fit, `to_table`, `head` and `take`
-    return microseconds with an `OdpsNbWarning`; streams, which DuckDB and polars read, raise: use
-    ``read(timestamp_unit="us").dataset()``.
+    return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read raise an
+    error instead; for these, use ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # Arrow's C++ code sees one missing file, whose name is the error message.
+        # Arrow's C++ code would open this missing file and report its name, which is a message.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
@@ -128,18 +128,10 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
         """Return the dataset with a filter that applies to all its queries."""
         return type(self).like(self, self._both(expression))
 
-    def head(self, num_rows: int, **options: Any) -> pa.Table:
-        """Return the first rows, reading little more than those."""
-        return self.scanner(**options).head(num_rows)
-
-    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count rows; without a filter, no rows are read."""
-        return self.scanner(filter=filter, **options).count_rows()
-
     get_fragments = _refused(
         "fragments", "use table.to_dask(), or the splits of table.read(), to read in parallel"
     )
-    replace_schema = _refused("another schema", "cast the rows: dataset.to_table().cast(schema)")
+    replace_schema = _refused("replace_schema", "cast the rows: dataset.to_table().cast(schema)")
     sort_by = _refused("sort_by", _HINT)
     join = _refused("join", _HINT)
     join_asof = _refused("join_asof", _HINT)
@@ -169,7 +161,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _check(
         self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
     ) -> pa.Schema:
-        """Return a result's columns; raise before any request if Arrow rejects the query."""
+        """Return the schema of a result; raise before any request if Arrow rejects the query."""
         schema = self.schema if schema is None else schema
         checked = ds.Scanner.from_batches([], schema=schema, columns=columns, filter=filter)
         return checked.projected_schema
@@ -177,13 +169,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     def _row_filter(
         self, filter: pc.Expression | None
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-        """Return a function that filters batches in place of Arrow, or ``None`` (as here)."""
+        """Return a function that filters batches, or ``None`` to let Arrow filter them."""
         return None
 
     def _query(
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
-        """Return the read of a query; ``None`` if no partition can match."""
+        """Return the scan for a query; ``None`` if no partition can match."""
         scan, storage, table = self._scan, self._scan.connection._storage, self._plan.table
         plan = plan_query(
             self._plan,
@@ -205,7 +197,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
 class TableScanner:
     """One query over a `TableDataset`, with the methods of pyarrow's Scanner.
 
-    Nothing is sent before rows are requested; each result opens a new session.
+    No request is sent until rows are needed; each result opens a new session.
     """
 
     def __init__(
@@ -218,11 +210,6 @@ class TableScanner:
         self._dataset, self._columns, self._filter = dataset, columns, filter
         self._batch_size = batch_size
         self.projected_schema: pa.Schema = dataset._check(columns, filter)
-
-    @property
-    def dataset_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
-        return self._dataset.schema
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows of the result; closing the iterator early stops the read."""
@@ -250,7 +237,7 @@ class TableScanner:
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows of the result, reading little more than those."""
+        """Return the first rows of the result, without reading many more."""
         if num_rows <= 0:
             return self.projected_schema.empty_table()
 

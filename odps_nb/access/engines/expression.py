@@ -2,8 +2,8 @@
 
 pyarrow does not expose the parts of an `Expression`, but its pickle is an Arrow file whose metadata
 lists calls, fields and literals in order, and whose single row holds their values. The format is
-undocumented, so a tree is used only if the expression built from it equals the original. For any
-other expression nothing is pushed down, and the query reads more.
+undocumented, so a tree is used only if the expression built from it equals the original. Other
+expressions are not pushed down, so their queries read more rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """One library's expression builders; ``methods`` maps tests to methods of expressions."""
+    """Builds expressions of one library; ``methods`` maps Arrow tests to expression methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]
@@ -122,7 +122,7 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
 
 
 def build(tree: Tree, maker: Maker) -> Any:
-    """Build the expression of a library from a tree."""
+    """Build a library's expression from a tree."""
     if isinstance(tree, Field):
         return maker.field(tree.path)
     if isinstance(tree, Literal):

@@ -31,10 +31,10 @@ class ForEngines:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others can query.
 
         Each query opens one session with only the columns and partitions it needs; filters are
-        exact. For polars use `scan_polars`, because polars filters a dataset differently for NaN,
-        ``~is_in`` and times with a zone. A column whose type odps_nb does not know is omitted with
-        a warning, here and in `scan_polars`, `to_dask` and `to_ray`; if ``columns=`` names it, a
-        `ConversionError` is raised.
+        exact. For polars, use `scan_polars`: polars filters a dataset differently for NaN,
+        ``~is_in`` and times with a zone. This method, `scan_polars`, `to_dask` and `to_ray` omit a
+        column of unknown type with a warning. If ``columns=`` names such a column, they raise a
+        `ConversionError`.
 
         Raises
         ------
@@ -78,8 +78,8 @@ class ForEngines:
     ) -> Any:
         """Return the rows as a Dask DataFrame with one partition per split, read when computed.
 
-        Opens the read session at once. Access keys are not sent to workers: each worker uses its
-        own environment, profile file or keyring.
+        The read session is opened immediately. Access keys are not sent to workers: each worker
+        uses its own environment, profile file or keyring.
 
         Parameters
         ----------
@@ -94,10 +94,20 @@ class ForEngines:
         ArgumentError
             The scan has ``limit`` or ``max_bytes``, which separate tasks cannot enforce.
         """
+        from odps_nb.convert.pandas_frame import to_pandas
+
+        frames = require("dask.dataframe")
         decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         scan = self._whole()._with_types("a Dask DataFrame")
-        return to_dask(scan._split_tasks(), scan.arrow_schema, options)
+        tasks = scan._split_tasks()
+        empty = to_pandas(scan.arrow_schema.empty_table(), options=options)
+        # Dask would otherwise convert object columns, such as lists, to text.
+        with require("dask").config.set({"dataframe.convert-string": False}):
+            if not tasks:
+                return frames.from_pandas(empty, npartitions=1)
+            read = partial(SplitTask.frame, options=options)
+            return frames.from_map(read, tasks, meta=empty, label="odps")
 
     def to_ray(self) -> Any:
         """Return the rows as a lazy Ray Dataset with one read task per split.
@@ -111,43 +121,23 @@ class ForEngines:
         ArgumentError
             The scan has ``limit`` or ``max_bytes``.
         """
-        return to_ray(self._whole()._with_types("a Ray Dataset")._split_tasks())
+        data, blocks = require("ray.data"), require("ray.data.block")
+        source: Any = data.Datasource
+        tasks = self._whole()._with_types("a Ray Dataset")._split_tasks()
 
+        class OfferedRows(source):  # type: ignore[misc]
+            """The splits of one read session."""
 
-def to_dask(tasks: list[SplitTask], schema: pa.Schema, options: FrameOptions) -> Any:
-    """Return a Dask DataFrame with one partition per task."""
-    from odps_nb.convert.pandas_frame import to_pandas
+            def estimate_inmemory_data_size(self) -> int | None:
+                return tasks[0].session.estimated_size if tasks else 0
 
-    frames = require("dask.dataframe")
-    empty = to_pandas(schema.empty_table(), options=options)
-    # Dask would otherwise convert object columns, such as lists, to text.
-    with require("dask").config.set({"dataframe.convert-string": False}):
-        if not tasks:
-            return frames.from_pandas(empty, npartitions=1)
-        return frames.from_map(
-            partial(SplitTask.frame, options=options), tasks, meta=empty, label="odps"
-        )
+            def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> list[Any]:
+                known = blocks.BlockMetadata(
+                    num_rows=None, size_bytes=None, input_files=None, exec_stats=None
+                )
+                return [data.ReadTask(partial(_tables, task), known) for task in tasks]
 
-
-def to_ray(tasks: list[SplitTask]) -> Any:
-    """Return a Ray Dataset with one read task per split."""
-    data = require("ray.data")
-    source: Any = data.Datasource
-    blocks = require("ray.data.block")
-
-    class OfferedRows(source):  # type: ignore[misc]
-        """The splits of one read session."""
-
-        def estimate_inmemory_data_size(self) -> int | None:
-            return tasks[0].session.estimated_size if tasks else 0
-
-        def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> list[Any]:
-            known = blocks.BlockMetadata(
-                num_rows=None, size_bytes=None, input_files=None, exec_stats=None
-            )
-            return [data.ReadTask(partial(_tables, task), known) for task in tasks]
-
-    return data.read_datasource(OfferedRows(), override_num_blocks=max(1, len(tasks)))
+        return data.read_datasource(OfferedRows(), override_num_blocks=max(1, len(tasks)))
 
 
 def _tables(task: SplitTask) -> Iterator[pa.Table]:

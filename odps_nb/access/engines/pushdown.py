@@ -12,6 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.types as pt
 from pyarrow.fs import LocalFileSystem
 
 from odps_nb.access.engines.comparable import (
@@ -52,8 +53,8 @@ def plan_query(
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can match.
 
-    ``base`` is the dataset's own read; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called once, if the filter uses partition columns.
+    ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
+    ``list_partitions`` is called once, and only if the filter uses partition columns.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -64,7 +65,8 @@ def plan_query(
     said = [one for one in parts if _columns_in([one], arrow) & set(keys)]
     chosen = False
     if said:
-        known = [spec for spec in list_partitions() if _is_under(spec, base.partitions)]
+        wanted = base.partitions or (PartitionSpec(),)
+        known = [one for one in list_partitions() if any(spec.covers(one) for spec in wanted)]
         kept = _surviving(known, schema, arrow, said)
         if not kept:
             return None
@@ -93,7 +95,7 @@ def _columns_in(expressions: Iterable[pc.Expression], schema: pa.Schema) -> set[
     found: set[str] = set()
     for one in expressions:
         names = fields_of(one)
-        if names is None:  # test each column: is the expression invalid without it?
+        if names is None:  # a column is needed if the expression is invalid without it
             names = frozenset(n for n in schema.names if not _binds(one, schema, without=n))
         found |= names
     return found
@@ -108,13 +110,6 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     return True
 
 
-def _is_under(spec: PartitionSpec, wanted: Sequence[PartitionSpec]) -> bool:
-    values = {key.casefold(): value for key, value in spec}
-    return not wanted or any(
-        all(values.get(key.casefold()) == value for key, value in one) for one in wanted
-    )
-
-
 def _surviving(
     known: Sequence[PartitionSpec],
     schema: TableSchema,
@@ -123,8 +118,8 @@ def _surviving(
 ) -> list[PartitionSpec]:
     """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by one expression per file. Each partition is represented by
-    a file named with its number; no file is opened.
+    Arrow prunes the files of a dataset by one expression per file. Here each partition is a file
+    whose name is the partition's number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [
@@ -183,7 +178,7 @@ def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = Fals
         return None if inner is None else Not(inner)
     if tree.name in _SIGNS:
         return _comparison(tree, schema, zone)
-    if tree.name == "is_in":  # false for a null, for which SQL's ``in`` is unknown
+    if tree.name == "is_in":  # Arrow returns false for a null, SQL returns null
         return None if exact else _membership(tree, schema)
     if tree.name == "if_else":  # DuckDB's form of SQL's ``in``
         return _membership_of_sql(tree, schema)
@@ -222,9 +217,9 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
     """Return a literal, or ``None`` if the service may interpret it differently."""
     if not scalar.is_valid:
         return None
-    if pa.types.is_timestamp(scalar.type):
+    if pt.is_timestamp(scalar.type):
         return _instant(scalar, zone) if column.type.code is TypeCode.DATETIME else None
-    if not _plain(scalar.type):
+    if pt.is_date64(scalar.type):  # may have a time of day
         return None
     value, kind = scalar.as_py(), kind_of(column.type)
     if not takes_value(column, value, sign):
@@ -232,20 +227,8 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
     return Constant(kind, Decimal(value) if kind is ValueKind.DECIMAL else value)
 
 
-def _plain(kind: pa.DataType) -> bool:
-    is_a = pa.types
-    return bool(
-        is_a.is_integer(kind)
-        or is_a.is_boolean(kind)
-        or is_a.is_string(kind)
-        or is_a.is_large_string(kind)
-        or is_a.is_date32(kind)
-        or is_a.is_decimal(kind)
-    )
-
-
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Return a time as nanoseconds since 1970; times without a zone only if ``zone`` is UTC."""
+    """Convert a time to a constant; ``None`` if it has no zone, unless ``zone`` is UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:
@@ -271,18 +254,11 @@ def _membership(tree: ArrowCall, schema: TableSchema) -> Node | None:
 
 def _membership_of_sql(tree: ArrowCall, schema: TableSchema) -> Node | None:
     """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
-    test, among, otherwise = tree.arguments
-    regular = (
-        isinstance(test, ArrowCall)
-        and test.name == "is_valid"
-        and isinstance(among, ArrowCall)
-        and among.name == "is_in"
-        and among.arguments == test.arguments
-        and not among.among.null_count
-        and isinstance(otherwise, Literal)
-        and not otherwise.value.is_valid
-    )
-    return _membership(among, schema) if regular and isinstance(among, ArrowCall) else None
+    match tree.arguments:
+        case (ArrowCall("is_valid", tested), ArrowCall("is_in", listed) as among, Literal(value)):
+            if tested == listed and not among.among.null_count and not value.is_valid:
+                return _membership(among, schema)
+    return None
 
 
 def _null_test(tree: ArrowCall, schema: TableSchema) -> Node | None:

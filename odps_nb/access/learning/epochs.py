@@ -1,6 +1,7 @@
 """`Epochs`: iterates over a source's samples, epoch by epoch, and saves its position.
 
-A *shard* is the part that one worker of one rank reads; a state counts its returned rows.
+A *shard* is the part of an epoch that one worker of one rank reads. A state contains the number of
+rows that each shard has returned.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _AFRESH = "omit the state to begin a new epoch"
 class Epochs:
     """The samples of one rank, epoch by epoch.
 
-    It can be pickled, without access keys; see `RowSource`. With ``even``, all shards have the same
-    number of rows; the remaining rows, different ones in each epoch, are dropped.
+    A pickle contains no access keys; see `RowSource`. With ``even``, all shards have the same
+    number of rows, and the few remaining rows, which differ from epoch to epoch, are dropped.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Epochs:
             raise ArgumentError(
                 "even= cannot be combined with where=: the number of matching rows is unknown",
                 argument="even",
-                hint="write the rows to another table, e.g. by odps.sql, and read that one",
+                hint="write the matching rows to another table, e.g. with odps.sql, and read that",
             )
         self.source: RowSource = source
         self.samples: Samples = samples
@@ -55,20 +56,16 @@ class Epochs:
         self.world_size: int = world_size
         self._even = even
         self.epoch: int = 0
-        self._begins: dict[int, int] = {}  # first row of the next pass, by shard
+        self.begins: dict[int, int] = {}
+        """The row at which the next pass over the epoch begins, by shard; 0 if not listed."""
         self._workers: int | None = None  # number of workers in the loaded state
         self.turn: int = 0
         """The shard of this rank that the first worker reads in the next pass over the rows."""
         self.given: tuple[int, int, int] | None = None
-        """The shard read in this process, how many rows it returned, and the number of workers."""
-
-    @property
-    def begins(self) -> dict[int, int]:
-        """The row at which the next pass over the epoch begins, by shard; 0 if not listed."""
-        return dict(self._begins)
+        """The shard read in this process, its number of returned rows, and the worker count."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, which determines the row order, and keep a loaded state of that epoch."""
+        """Set the epoch, which determines the row order; clear a loaded state of another epoch."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
         if wanted >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
@@ -78,7 +75,7 @@ class Epochs:
 
     def forget(self) -> None:
         """Clear the loaded state, so that the next pass begins at the first row."""
-        self._begins, self._workers, self.turn, self.given = {}, None, 0, None
+        self.begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
         """Return how many rows a worker reads in an epoch; ``None`` if there is a condition."""
@@ -88,12 +85,12 @@ class Epochs:
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Iterate over a worker's samples, starting at the loaded state, and clear that state."""
+        """Iterate over a worker's samples from the loaded position, and clear that position."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        # A DataLoader polls workers in turn, so the first one continues after the saved batch.
+        # A DataLoader starts with its first worker, which must read the shard whose turn it is.
         shard = self._shard((worker + self.turn) % workers, workers)
-        begin = self._begins.get(shard, 0)
+        begin = self.begins.get(shard, 0)
         self.forget()
         self.given = (shard, begin, workers)
         return self._from(shard, begin, workers)
@@ -138,7 +135,7 @@ class Epochs:
     def state_here(self) -> dict[str, Any]:
         """Return the state of the single shard read in this process."""
         if self.given is None:
-            return self.state(self._begins, self._workers or 1, self.turn)
+            return self.state(self.begins, self._workers or 1, self.turn)
         shard, rows, workers = self.given
         return self.state({shard: rows}, workers)
 
@@ -158,7 +155,7 @@ class Epochs:
         ]
         if wrong:
             told = ", ".join(wrong)
-            raise ArgumentError(f"the state belongs to a different order: {told}", hint=_AFRESH)
+            raise ArgumentError(f"the state was saved with other settings: {told}", hint=_AFRESH)
         shards = range(self.rank * saved.workers, (self.rank + 1) * saved.workers)
         for shard, rows in saved.given.items():
             count = self.world_size * saved.workers
@@ -167,7 +164,7 @@ class Epochs:
                 raise _no_state()
         self.source = self._source_of(saved)
         self._order = replace(self._order, rows=saved.rows)
-        self.epoch, self._begins, self.given = saved.epoch, dict(saved.given), None
+        self.epoch, self.begins, self.given = saved.epoch, dict(saved.given), None
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
@@ -183,13 +180,12 @@ class Epochs:
             return source
         changed = []
         if saved.rows != source.rows:
-            changed.append(f"{saved.rows} rows, now {source.rows}")
+            changed.append(f"the number of rows was {saved.rows} and is now {source.rows}")
         if not source.partitions and len({saved.version, session.latest_version} - {0}) > 1:
-            changed.append(f"version {saved.version}, now {session.latest_version}")
+            changed.append(f"the version was {saved.version} and is now {session.latest_version}")
         if changed:
             raise ConflictError(
-                f"{session.table} has changed since the state was saved: it had "
-                + "; ".join(changed),
+                f"{session.table} has changed since the state was saved: " + "; ".join(changed),
                 code="TableChanged",
                 hint="the rest of this epoch cannot be read; " + _AFRESH,
             )

@@ -1,8 +1,8 @@
 """Computes the row order of an epoch as a pure function of seed, epoch and row numbers.
 
 *Chunks* (ranges of consecutive rows) in random order form an epoch's *sequence*. Each shard gets a
-slice of the sequence, cuts it into *windows*, and permutes the rows of each window. Any position
-can be computed without computing those before it.
+slice of the sequence, cuts it into *windows*, and permutes the rows of each window. The order from
+any position can be computed without the rows before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_CHUNKS = 1_000_000
 """Maximum number of chunks; every worker holds one integer per chunk."""
 SEEDS = 2**32
 """Exclusive upper bound of seeds and epochs."""
-_CHUNKS, _ROWS = 0, 1  # salt of each permutation
+_CHUNKS, _ROWS = 0, 1  # salts of the two permutations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,13 @@ class EpochOrder:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < SEEDS:
-            raise ArgumentError(f"seed is {self.seed}; it must be in [0, 2**32)", argument="seed")
+            raise ArgumentError(f"seed is {self.seed}; it must be less than 2**32", argument="seed")
         if -(-self.rows // self.chunk_rows) > MAX_CHUNKS:
             raise ArgumentError(
-                f"{self.rows:,} rows need over {MAX_CHUNKS:,} chunks of {self.chunk_rows:,} rows",
+                f"chunk_rows is {self.chunk_rows:,}, which divides the {self.rows:,} rows into "
+                f"more than {MAX_CHUNKS:,} chunks",
                 argument="chunk_rows",
-                hint=f"enlarge the chunks: chunk_rows={-(-self.rows // MAX_CHUNKS)}, or more",
+                hint=f"pass chunk_rows={-(-self.rows // MAX_CHUNKS)} or more",
             )
 
     def chunks(self, *, epoch: int, low: int, high: int) -> Iterator[RowRangeSplit]:
@@ -70,8 +71,8 @@ class EpochOrder:
         return self._drawn(count, _ROWS, epoch, at >> 32, at % SEEDS)
 
     def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
-        # RandomState is stable across NumPy versions; with a Generator (NEP 19), an epoch resumed
-        # elsewhere could lose and repeat rows.
+        # RandomState is stable across NumPy versions. A Generator is not (NEP 19): an epoch
+        # resumed elsewhere could lose and repeat rows.
         drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
         return drawn.astype(np.int64, copy=False)
 

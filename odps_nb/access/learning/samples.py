@@ -32,7 +32,7 @@ STEP = 1024
 
 @dataclass(frozen=True, slots=True)
 class AsRows:
-    """Sample maker: one dict of Python values per row."""
+    """Makes one sample per row: a dict of Python values."""
 
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
@@ -46,7 +46,7 @@ class AsRows:
 
 @dataclass(frozen=True, slots=True)
 class AsBatches:
-    """Sample maker: one dict of arrays per ``size`` rows; the last batch may be smaller."""
+    """Makes one sample per ``size`` rows: a dict of arrays. The last sample may have fewer rows."""
 
     size: int
 
@@ -73,7 +73,7 @@ class AsBatches:
 
 @dataclass(frozen=True, slots=True)
 class WithBlobs:
-    """Sample maker: one dict per row, with a blob's verified bytes or the result of ``decode``."""
+    """Makes one sample per row: a dict with a blob's verified bytes, or the decoded blob."""
 
     column: str
     decode: Callable[[bytes], Any] | None
@@ -83,7 +83,8 @@ class WithBlobs:
     def __post_init__(self) -> None:
         if self.decode is not None and not callable(self.decode):
             raise ArgumentError(
-                f"decode is {self.decode!r}; it must be a function of the bytes", argument="decode"
+                f"decode is {self.decode!r}; it must be a function that takes bytes",
+                argument="decode",
             )
 
     def make(
@@ -113,7 +114,7 @@ class WithBlobs:
         try:
             return self.decode(data)
         except Exception as error:
-            error.add_note(f"decode= received the {len(data)} bytes of blob {text}")
+            error.add_note(f"raised by decode= for the {len(data)} bytes of blob {text}")
             raise
 
 
@@ -162,7 +163,7 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
         return column.to_pylist()
     if column.null_count and not pt.is_floating(column.type):
         raise ConversionError(
-            f"column {name!r} has nulls, which an array of {column.type} cannot hold",
+            f"column {name!r} has nulls, which an array of {column.type} cannot represent",
             column=name,
             source_type=str(column.type),
             hint="exclude such rows (where=…), or omit batch_size: single rows have None",

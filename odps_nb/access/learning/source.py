@@ -1,4 +1,4 @@
-"""`RowSource`: reads rows of a session in epoch order, by window, in any process."""
+"""`RowSource`: reads rows of a session in epoch order, window by window, in any process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUP = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(SessionTask):
-    """Reader of a session's rows by number, in any process; pickled without access keys.
+    """Reads rows of a session by number, in any process; a pickle contains no access keys.
 
     ``filter`` is applied by the client, so row numbers do not depend on it. ``read_ahead`` is the
     maximum number of bytes to buffer. Without ``partitions``, the session covers the whole table.
@@ -45,7 +45,7 @@ class RowSource(SessionTask):
 
     @property
     def rows(self) -> int:
-        """Number of rows of the session, before the filter."""
+        """Number of rows in the session, before the filter is applied."""
         return self.session.row_count or 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -54,27 +54,26 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)``, with positions, starting at row ``at``."""
+        """Yield the positions and rows of the windows of ``[low, high)``, from row ``at`` on."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # so that memory holds the rows only once
+                pieces.clear()  # release the rows in their old order
                 yield start, table
 
     def _shuffled(
         self, pieces: list[pa.RecordBatch], order: EpochOrder, *, epoch: int, at: int
     ) -> pa.Table:
-        kept = [piece for piece in map(self._kept, pieces) if piece.num_rows]
-        table = pa.Table.from_batches(kept, self.schema)
+        if self.filter is not None:
+            pieces = [self.filter.apply(piece) for piece in pieces]
+        shown = [self.shown(piece) for piece in pieces if piece.num_rows]
+        table = pa.Table.from_batches(shown, self.schema)
         if not (order.shuffle and table.num_rows):
             return table
         places = order.permutation(epoch=epoch, at=at, count=table.num_rows)
         return table.combine_chunks().take(pa.array(places))
-
-    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self.shown(batch if self.filter is None else self.filter.apply(batch))
 
     def _arriving(
         self, storage: StorageClient, chunks: Iterator[RowRangeSplit]
@@ -114,7 +113,7 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
     if session.row_count is None:
         raise ArgumentError(
             f"the service does not number the rows of {session.table}",
-            hint="write them to another table, e.g. by odps.sql, and read that one",
+            hint="write the rows to another table, e.g. with odps.sql, and read that",
         )
     require_arrow_types(numbered.schema, "a read for learning")
     names = scan._plan.columns or numbered.arrow_schema.names
@@ -136,7 +135,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
         raise ArgumentError(
             "changes cannot be shuffled, because they have no row numbers",
             argument="changes",
-            hint="leave since=, until= and changes= out",
+            hint="omit since=, until= and changes=",
         )
     if not plan.where:
         return plan, None

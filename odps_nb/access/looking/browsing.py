@@ -97,12 +97,12 @@ class _ScanRows:
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if rows are not numbered and only `found` reads them."""
+        """Number of rows; ``None`` if rows have no numbers and only `found` can read them."""
         return self._scan.row_count
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows that the access key may not read."""
+        """Whether there may be further rows that the access key has no permission to read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
@@ -131,9 +131,9 @@ class _ScanRows:
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        Each batch comes with a place at which a later call may ``begin``, until `renewed`.
-        Consecutive batches may share the first one's place. All rows of a read with a limit share
-        one place, its first row.
+        Each batch is yielded with its place, at which a later call of this source may ``begin``.
+        Consecutive batches may share the place of the first of them. With a limit, all batches
+        share one place, the first row.
         """
         if where is None:
             self._running = self._scan

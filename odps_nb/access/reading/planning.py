@@ -72,7 +72,7 @@ def plan_read(
             f"columns is a {type(columns).__name__}", hint="pass a list of column names"
         )
     if columns is not None and not len(columns):
-        raise ArgumentError("columns is empty", hint="name at least one column, or omit it for all")
+        raise ArgumentError("columns is empty", hint="pass at least one name, or omit columns=")
     if options.splits is not None and options.split_bytes is not None:
         raise ArgumentError(
             "splits and split_bytes cannot be combined",

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
 from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
-from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
-from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import Column
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
@@ -119,40 +117,6 @@ def _misfit(
     )
 
 
-def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
-    """Raise unless every BLOB leaf of an Arrow column is binary."""
-    _check_type(arrow, column.type, column.name)
-
-
-def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
-    if pt.is_dictionary(arrow):
-        arrow = arrow.value_type
-    if pt.is_null(arrow) or (odps.code is TypeCode.BLOB and is_reference(arrow)):
-        return
-    if isinstance(odps, ArrayType) and is_list(arrow):
-        _check_type(arrow.value_type, odps.element, f"{path}.element")
-    elif isinstance(odps, MapType) and pt.is_map(arrow):
-        _check_type(arrow.key_type, odps.key, f"{path}.key")
-        _check_type(arrow.item_type, odps.value, f"{path}.value")
-    elif isinstance(odps, StructType) and pt.is_struct(arrow):
-        types = {member.name: member.type for member in odps.fields}
-        for index in range(arrow.num_fields):
-            inner = arrow.field(index)
-            if inner.name in types:
-                _check_type(inner.type, types[inner.name], f"{path}.{inner.name}")
-    elif isinstance(odps, (ArrayType, MapType, StructType)) or (
-        odps.code is TypeCode.BLOB and not is_bytes(arrow)
-    ):
-        raise ConversionError(
-            f"{path}: Arrow {arrow} does not fit {format_type(odps)}",
-            column=path,
-            source_type=str(arrow),
-            target_type=format_type(odps),
-            hint="the content of a blob is binary; to copy blobs use a pandas column of "
-            "odps.blob(reference)",
-        )
-
-
 def sizes_of(cells: Iterable[Any]) -> int | None:
     """Return the total bytes of checked cells; ``None`` if any size is unknown."""
     size = 0
@@ -161,7 +125,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
         if isinstance(data, (bytes, bytearray, memoryview)):
             size += len(data)
         elif isinstance(data, Path):
-            with contextlib.suppress(OSError):  # the upload raises this error
+            with contextlib.suppress(OSError):  # the upload will raise the error
                 size += data.stat().st_size
         elif data is not None:
             return None
@@ -184,7 +148,7 @@ def content_of(
         return _picture(given, image_format)
     if isinstance(data, Path):
         name = name or data.name
-        with contextlib.suppress(OSError):  # the upload raises this error
+        with contextlib.suppress(OSError):  # the upload will raise the error
             size = data.stat().st_size
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)
@@ -201,6 +165,6 @@ def _picture(given: NewBlob, image_format: ImageFormat) -> Content:
             f"the picture cannot be encoded as {image_format.name.upper()}: {error}",
             source_type=type(given.data).__name__,
             target_type="blob",
-            hint="check with picture.load() whether the source file is damaged",
+            hint="call picture.load() to check whether the source file is damaged",
         ) from error
     return Content(data, given.mime_type or image_format.mime, given.file_name or name, len(data))

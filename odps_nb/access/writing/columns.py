@@ -50,14 +50,15 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
             known = [one.name for one in schema.columns]
             raise ArgumentError(
                 f"the table has no column {item!r} to partition by",
-                hint=f"{did_you_mean(item, known)}write its type as well: '{item} string'",
+                hint=f"{did_you_mean(item, known)}to add the column, write its type: "
+                f"'{item} string'",
             )
         keys.append(column)
     return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(keys))
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into a `Column` for each item with a type, and names for others."""
+    """Parse ``partitioned_by`` into columns (for items with a type) and column names."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -69,7 +70,7 @@ def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, 
     for item in partitioned_by:
         if not isinstance(item, str):
             raise ArgumentError(
-                f"partitioned_by holds a {type(item).__name__}",
+                f"partitioned_by contains a {type(item).__name__}",
                 argument="partitioned_by",
                 hint="pass column names, or strings such as 'ds string'",
             )
@@ -150,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns for the data, and the data to write: a stream can be read only once.
+    """Return the columns of the data, and the data itself, because it may be readable only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
@@ -169,7 +170,7 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
         from odps_nb.convert.frame_schema import frame_schema
 
         return frame_schema(sample, _is_blob), data
-    # Later writes may have nulls even if this data has none.
+    # Make all columns nullable, because later writes may have nulls.
     found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
     return TableSchema(columns=found), data
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def schema_of_target(table: Table) -> TableSchema:
-    """Return the target table's columns; if it is missing, raise with a hint how to create it."""
+    """Return a table's columns; if the table is missing, raise with a hint on how to create it."""
     try:
         return table.schema
     except NotFoundError as error:
@@ -31,7 +31,7 @@ def schema_of_target(table: Table) -> TableSchema:
 
 
 def name_the_way(error: NotFoundError) -> None:
-    """Add to an error's hint how a write can create the missing table."""
+    """Add a hint to an error that explains how a write can create the missing table."""
     if error.code == "NoSuchTable":
         way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -61,7 +61,7 @@ class NewTable:
             drop_table(self.storage, self.name, if_exists=True)
             note = f"the new table {self.name} was dropped"
         except OdpsNbError as second:
-            note = f"the new table {self.name} exists and is empty: dropping it failed: {second}"
+            note = f"the new table {self.name} is empty, but could not be dropped: {second}"
         if error is not None:
             error.add_note(note)
 

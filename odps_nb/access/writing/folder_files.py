@@ -45,7 +45,7 @@ class FolderFile:
         if is_link or (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
             raise FramingError(
                 f"{self.file} changed while it was being sent",
-                hint="repeat the call when no other program changes the folder",
+                hint="repeat the call while no other program changes the folder",
             )
 
 
@@ -53,7 +53,7 @@ class Files(Protocol):
     """A collection of files, listed in the same order each time."""
 
     def check(self) -> tuple[int, int]:
-        """Return the number of files and their bytes; raise if a file cannot be written."""
+        """Return the number of files and their total size; raise if a file is unreadable."""
 
     def __iter__(self) -> Iterator[FolderFile]:
         """Iterate over the files."""
@@ -75,7 +75,7 @@ class FolderFiles:
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
     def check(self) -> tuple[int, int]:
-        """Walk the folder once; return the number of files and their bytes."""
+        """Walk the folder once; return the number of files and their total size in bytes."""
         if not self.folder.is_dir():
             raise ConfigError(
                 f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"
@@ -89,7 +89,7 @@ class FolderFiles:
             raise ArgumentError(
                 f"no file in {self.folder} matches {' or '.join(self.patterns)}",
                 argument="pattern",
-                hint="use '*' to match all files, also in subfolders, except hidden ones",
+                hint="use '*' to match all files, even in subfolders, except hidden ones",
             )
         return count, size
 

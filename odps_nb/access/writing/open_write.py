@@ -55,7 +55,7 @@ def open_write(
         )
         return OpenWrite(table, made, compression, conversions)
     if overwrite:
-        raise ArgumentError("overwrite was set when the session was opened", hint="omit it here")
+        raise ArgumentError("overwrite cannot be changed for an open session", hint="omit it")
     if isinstance(session, str):
         session = WriteSessionRef(table=table.name, session_id=session, partition=partition)
     elif session.table != table.name:
@@ -75,7 +75,7 @@ class OpenWrite:
     """A write session; created by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
-    session is kept, and its streams are closed unless there was an error. Several threads may
+    session stays open, and its streams are closed unless there was an error. Several threads may
     write, each to a separate stream.
     """
 
@@ -137,8 +137,8 @@ class OpenWrite:
         version
             Version of the stream; its rows replace those of lower versions of the same name.
         resume
-            Resume a stream that another writer left open and no longer uses. ``rows`` is the number
-            of rows already on the service; new rows are appended.
+            Resume a stream that another writer left open and no longer uses. New rows are appended
+            to those already on the service, whose number is ``rows`` of the returned stream.
 
         Raises
         ------
@@ -180,10 +180,10 @@ class OpenWrite:
         Parameters
         ----------
         streams
-            Receipts (or pairs of id and version) from other processes, to commit in addition to the
-            streams opened here; the commit fails if a stream is not closed. ``None``: commit all
-            closed streams of the session, and silently drop rows of streams that other processes
-            have not closed.
+            Receipts, or pairs of id and version, for streams of other processes. They are committed
+            together with the streams opened here. If one is not closed, an error is raised.
+            ``None``: commit all closed streams of the session, and silently drop the rows of
+            streams that other processes have not closed.
 
         Raises
         ------
@@ -317,13 +317,13 @@ class OpenStream:
     def write(self, data: Any, *, index: bool | None = None) -> int:
         """Buffer rows and return their number; accepts data as `Table.write` does, except Spark.
 
-        Blobs are uploaded at once. If an iterator or a reader fails, the rows before the error stay
-        in the stream; leave the session without a commit to drop them.
+        Blobs are uploaded immediately. If an iterator or a reader fails, the rows before the error
+        stay in the stream; leave the session without a commit to drop them.
 
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit; no row of in-memory data was buffered.
+            Columns, types or values do not fit. No rows were buffered if the data is in memory.
         StateError
             The stream is closed or has failed.
         """

@@ -66,7 +66,7 @@ def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
     if is_array(value):
         return _unfit_array(value, wanted)
     if wanted.name == "npy":
-        return "a picture is not an array", "write np.asarray(picture), or image_format='png'"
+        return "npy cannot store a picture", "pass np.asarray(picture), or image_format='png'"
     if not all(value.size):
         return "the picture has no pixels", "pass None for a missing blob"
     if value.mode not in wanted.modes:
@@ -80,7 +80,7 @@ def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
 def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str, str] | None:
     kind = f"an array of {value.dtype}, shape {value.shape},"
     if isinstance(value, np.ma.MaskedArray):
-        return f"{kind} has a mask, which would be lost", "write array.filled(…)"
+        return f"{kind} has a mask, which would be lost", "pass array.filled(…)"
     if wanted.name == "npy":
         if value.dtype.hasobject:
             return f"{kind} holds Python objects", "convert it to a numeric dtype"
@@ -88,11 +88,12 @@ def _unfit_array(value: np.ndarray[Any, Any], wanted: ImageFormat) -> tuple[str,
     if (mode := _mode(value)) is None:
         return (
             f"{kind} is not a picture",
-            "pass uint8 of shape (height, width) or (height, width, channels) of 1 to 4 "
-            "channels, uint16 or bool of (height, width), or image_format='npy'",
+            "pass uint8 with the shape (height, width) or (height, width, 1 to 4 channels), uint16 "
+            "or bool with the shape (height, width), or image_format='npy'",
         )
     if mode not in wanted.modes:
-        return f"{kind} is of mode {mode}: {wanted.name.upper()} cannot store it", "use PNG"
+        reason = f"{kind} has the mode {mode}, which {wanted.name.upper()} cannot store"
+        return reason, "pass image_format='png'"
     return None
 
 

@@ -1,7 +1,7 @@
 """``overwrite="all"``: drops the old partitions that received no row, after the commit.
 
-An overwriting session replaces the partitions that receive rows; for others see
-``docs/open-questions.md``. A failure between commit and drop leaves old rows but loses none.
+An overwriting session replaces the partitions that receive rows; ``docs/open-questions.md`` covers
+the others. A failure between commit and drop leaves old partitions, but loses no rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Remainder:
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that may have to be dropped; other writes need no request."""
+        """List the partitions that may have to be dropped; sends no request for other writes."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions

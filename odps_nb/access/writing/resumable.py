@@ -1,9 +1,9 @@
 """Writes a folder so that repeating the call resumes where an earlier call ended.
 
 Each group of files is one stream of a write session. A stream that the service lists as closed is
-complete, and the journal lists its files. So a later process sends only the other files, and
-commits streams by name, which excludes streams of a stale writer. No open stream is resumed, and no
-blob reference is used in another stream (``docs/protocol.md`` section 3.6).
+complete, and the journal lists its files. So a later process sends only the other files. It commits
+streams by name, which excludes those of a stale writer. No open stream is resumed, and no blob
+reference is used in another stream (``docs/protocol.md`` section 3.6).
 
 The journal consists of JSON lines, each written before the step that it records. It contains no
 blob references, access keys or file contents::
@@ -161,7 +161,7 @@ class _Upload:
                 done |= paths
         sizes = sum(one.size for one in self.files if one.path in done)
         self.tracker.add(rows=len(done), items=len(done), item_bytes=sizes)
-        self._say(f"{len(done):,} of {len(self.files):,} files had arrived before")
+        self._say(f"{len(done):,} of {len(self.files):,} files arrived in an earlier call")
 
     def _unknown(self, ref: WriteSessionRef, why: str) -> ConflictError:
         return ConflictError(
@@ -244,7 +244,7 @@ NotedFile = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Noted:
-    """The journal of an earlier call; ``committed`` are the streams whose commit it requested."""
+    """The journal of an earlier call; ``committed`` lists the streams that it tried to commit."""
 
     session_id: str
     route_token: str | None
@@ -357,7 +357,7 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the previous owner has just removed the file
+        os.close(descriptor)  # the previous owner has just removed the file: create it again
 
 
 def _remove_old(folder: Path) -> None:

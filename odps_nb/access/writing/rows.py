@@ -68,7 +68,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     target = replace(target, image_format=options.image_format)
     if change is not None:
         data = change.narrowed(data, target, index=index)
-        index = None if change.only_keys else index  # the narrowed data has no index
+        index = None if change.only_keys else index  # `narrowed` has removed the index
     given = open_input(data, target, workers=options.workers, index=index)
     return write_chunks(table, target, given, options)
 

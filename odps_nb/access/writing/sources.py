@@ -1,7 +1,7 @@
 """Converts any accepted data to Arrow batches of a table's types; sends nothing.
 
-Data in memory is converted as a whole, so that one error lists all values that do not fit; a stream
-is converted batch by batch. BLOB columns stay Python objects until they are uploaded.
+Data in memory is converted as a whole, so one error lists all values that do not fit. A stream is
+converted batch by batch. BLOB columns stay Python objects until they are uploaded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.blobs.paths import map_blobs
-from odps_nb.access.writing.blob_cells import cells_of, check_cells, check_leaf_types, sizes_of
+from odps_nb.access.writing.blob_cells import cells_of, check_cells, sizes_of
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that must be
-    in the data and not in the table.
+    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that the data
+    must have and the table does not have.
     """
 
     table: TableName
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """Column names to match schemaless rows with."""
+        """The column names to which rows without names are matched."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write, divided into lanes, one per parallel write stream."""
+    """The rows of a write; each item of ``lanes`` is sent by a parallel write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
@@ -199,7 +199,7 @@ def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
             column = pa.array(column.to_pylist())
         try:
             same = pc.equal(column.cast(pa.string()), pa.scalar(value))
-        except pa.ArrowNotImplementedError:  # lists and other nested types have no text form
+        except pa.ArrowNotImplementedError:  # Arrow cannot cast lists and other nested types
             same = pa.array([False])
         if column.null_count or pc.any(pc.invert(same)).as_py():
             raise ConversionError(
@@ -258,10 +258,7 @@ def _arrow_cells(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        values = None if name is None else rows.column(name)
-        if values is not None and values.null_count < rows.num_rows:
-            check_leaf_types(values.type, column)
-        given = cells_of(values, rows.num_rows)
+        given = cells_of(None if name is None else rows.column(name), rows.num_rows)
         cells[column.name] = _checked(given, column, target, first_row)
     return cells
 
@@ -336,35 +333,27 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
         yield Chunk(rows=len(part), plain=_one_batch(plain), cells=cells, first_row=row + start)
 
 
-def _stream_chunks(
-    reader: pa.RecordBatchReader, target: Target, first_row: int = 0
-) -> Iterator[Chunk]:
+def _stream_chunks(reader: pa.RecordBatchReader, target: Target, row: int = 0) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
     places = match_names(names, target.plain)  # raises before a row is read
-    return _read_chunks(reader, target, names, places, first_row)
 
+    def chunks(row: int) -> Iterator[Chunk]:
+        with reader:
+            for batch in reader:
+                step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
+                for start in range(0, batch.num_rows, step):
+                    part = _without_fixed(batch.slice(start, step), target)
+                    cells = _arrow_cells(part, target, row)
+                    plain = fit_batch(
+                        part.select(names),
+                        target.plain,
+                        places=places,
+                        first_row=row,
+                        conversions=target.conversions,
+                    )
+                    plain = with_partitions(plain, target, row)
+                    yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
+                    row += part.num_rows
 
-def _read_chunks(
-    reader: pa.RecordBatchReader,
-    target: Target,
-    names: list[str],
-    places: Sequence[int | None],
-    row: int,
-) -> Iterator[Chunk]:
-    with reader:
-        for batch in reader:
-            step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
-            for start in range(0, batch.num_rows, step):
-                part = _without_fixed(batch.slice(start, step), target)
-                cells = _arrow_cells(part, target, row)
-                plain = fit_batch(
-                    part.select(names),
-                    target.plain,
-                    places=places,
-                    first_row=row,
-                    conversions=target.conversions,
-                )
-                plain = with_partitions(plain, target, row)
-                yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
-                row += part.num_rows
+    return chunks(row)

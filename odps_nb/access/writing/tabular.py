@@ -69,7 +69,7 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    # An array or a Series (one unnamed column) also has these interfaces.
+    # An array or a Series also has these interfaces, but is not a table.
     with contextlib.suppress(pa.ArrowInvalid, TypeError):
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or Index as a DataFrame; it may be unnamed if the key has one column."""
+    """Return a Series or Index as a DataFrame; it needs a name unless the key is one column."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -116,7 +116,7 @@ def _named_series(data: Any, names: Names) -> Any:
             levels = data.index.names if hasattr(data, "iloc") else ()
             if key.casefold() in [str(level).casefold() for level in levels]:
                 raise ConversionError(
-                    f"the key {key!r} is the index of the Series, whose values are {data.name!r}",
+                    f"the key {key!r} is in the index of the Series, not in its values",
                     column=key,
                     hint="pass series.index, or series.reset_index()",
                 )
@@ -124,7 +124,7 @@ def _named_series(data: Any, names: Names) -> Any:
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(
-                f"an unnamed {kind} does not identify a column",
+                f"the {kind} has no name, so its column is unknown",
                 source_type=kind,
                 hint="name it, e.g. series.rename('id')",
             )
@@ -247,7 +247,7 @@ class Chunks:
 
     def _mixed(self, item: Any, after: str) -> ConversionError:
         return ConversionError(
-            f"the data has a {type(item).__name__} {after}",
+            f"the data contains a {type(item).__name__} {after}",
             source_type=type(item).__name__,
             row=self._rows if self._row_like is not None else None,
             hint="pass rows only, or tables only",

@@ -81,7 +81,7 @@ class CellUploader:
         """Join plain columns and BLOB columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # the batch's type has the unit that its times need
+            if name not in blobs:  # the field of the batch has the unit of its times
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)
@@ -104,7 +104,8 @@ class CellUploader:
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
-            f"the service's write schema has no BLOB {path!r}", hint="reload the table"
+            f"the service's write schema has no BLOB {path!r}",
+            hint="call table.reload() and write again",
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:
@@ -127,7 +128,7 @@ class CellUploader:
         self.count += len(leaves)
 
     def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
-        """Open blobs one by one, when the upload reads them."""
+        """Open each blob when the upload reaches it."""
         for leaf in leaves:
             self._reached = leaf
             content = self._content(leaf)

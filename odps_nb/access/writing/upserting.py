@@ -52,7 +52,7 @@ class Change:
         *,
         conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
-        """Return the target with the columns that the data must or may have."""
+        """Return the target, with the columns that the data must or may contain."""
         keys = {name.casefold() for name in self.keys}
         columns = tuple(
             replace(column, nullable=column.name.casefold() not in keys)
@@ -74,7 +74,7 @@ class Change:
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # With one key column, plain values are accepted as keys.
+        # If the key has one column, plain values are accepted as keys.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))
@@ -84,8 +84,8 @@ class Change:
 def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
-    The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
-    Java SDKs), or else a write session marks them as distribution keys.
+    They come from the table's extended metadata (``PrimaryKey`` in ``Reserved``, as in the Python
+    and Java SDKs). If it lists none, they are the distribution keys of a write session.
     """
     from odps_nb.client.write.session import open_write_session
 
@@ -101,18 +101,6 @@ def _find_key(table: Table) -> tuple[str, ...]:
         hint="use write() to add rows, or create a table with odps.create_table(…, "
         "primary_key='id')",
     )
-
-
-def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
-    """Check the change against the table and its key."""
-    keys = _find_key(table)
-    if deleted is not None and table.schema.find(deleted) is not None:
-        raise ArgumentError(
-            f"deleted={deleted!r} names a column of {table.name}",
-            hint="name a boolean column of the data that the table does not have",
-        )
-    stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
-    return Change(keys=keys, stamp=stamp, only_keys=delete)
 
 
 def _select(data: Any, names: Iterable[str]) -> Any:
@@ -133,9 +121,14 @@ def change_rows(
     """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
     from odps_nb.access.writing.rows import write_data
 
-    spec = check_partition(options.partition, table.schema, table.name)
-    change = _checked(table, delete=delete, deleted=deleted)
-    options = replace(options, partition=spec, change=change)
-    receipt = write_data(table, data, options)
+    spec, keys = check_partition(options.partition, table.schema, table.name), _find_key(table)
+    if deleted is not None and table.schema.find(deleted) is not None:
+        raise ArgumentError(
+            f"deleted is {deleted!r}, which is a column of {table.name}",
+            hint="name a boolean column of the data that the table does not have",
+        )
+    stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)
+    change = Change(keys=keys, stamp=stamp, only_keys=delete)
+    receipt = write_data(table, data, replace(options, partition=spec, change=change))
     table.reload()
     return receipt

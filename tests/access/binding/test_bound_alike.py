@@ -237,7 +237,7 @@ def test_a_local_time_that_clocks_show_twice_is_distinguished(profile, new_name)
         for row, time in enumerate(times):
             assert by_where("ts = :x", x=time) == [row]
         assert by_sql("ts = :x", x=times[0]) == [0]
-        with pytest.raises(ArgumentError, match="this local time occurs twice") as caught:
+        with pytest.raises(ArgumentError, match="its local time occurs twice") as caught:
             by_sql("ts = :x", x=times[1])
         assert caught.value.hint == "run the query in UTC: settings={'odps.sql.timezone': 'UTC'}"
         query, settings = f"select id from {table.name} where ts = :x", {"odps.sql.timezone": "UTC"}

@@ -132,7 +132,7 @@ def test_whole_numbers_beyond_bigint_are_decimals():
     assert literal(2**63) == "CAST('9223372036854775808' AS DECIMAL(19,0))"
     assert literal(np.uint64(2**64 - 1)) == "CAST('18446744073709551615' AS DECIMAL(20,0))"
     assert literal(-(2**63)) == "CAST('-9223372036854775808' AS DECIMAL(19,0))"
-    with pytest.raises(ArgumentError, match="38 digits of a DECIMAL"):
+    with pytest.raises(ArgumentError, match="the maximum is 38"):
         literal(10**38)
     assert Writer(target="where").literal(10**75).endswith("AS DECIMAL(76,0))")
 
@@ -184,7 +184,7 @@ def test_an_enum_is_its_value():
 
 
 def test_a_long_column_is_refused_before_it_is_converted():
-    with pytest.raises(ArgumentError, match="10,001 values are too many") as caught:
+    with pytest.raises(ArgumentError, match="10,001 values cannot be bound") as caught:
         plain(pd.Series(range(10_001)))
     assert caught.value.hint == "write them to a table and join it"
 

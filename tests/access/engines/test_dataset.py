@@ -257,7 +257,7 @@ def test_several_threads_ask_it_at_once(odps):
 
 REFUSED: list[tuple[str, Callable[[Any], Any]]] = [
     ("fragments", lambda one: one.get_fragments()),
-    ("another schema", lambda one: one.replace_schema(one.schema)),
+    ("replace_schema", lambda one: one.replace_schema(one.schema)),
     ("sort_by", lambda one: one.sort_by("id")),
     ("join", lambda one: one.join(one, "id")),
     ("join_asof", lambda one: one.join_asof(one, "id", [], 1)),

@@ -125,7 +125,7 @@ def test_what_arrived_is_not_sent_again(
     assert (receipt.rows, receipt.blobs, receipt.resumed) == (COUNT, COUNT, 4)
     assert "(4 rows from an earlier call)" in repr(receipt)
     assert (events.end.rows, events.end.fraction) == (COUNT, 1.0)
-    assert "4 of 7 files had arrived before" in events.end.events
+    assert "4 of 7 files arrived in an earlier call" in events.end.events
     assert list(state.iterdir()) == []
 
 

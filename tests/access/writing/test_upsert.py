@@ -111,7 +111,7 @@ def test_upserts_and_deletes_are_mixed_in_one_commit(make: Make) -> None:
     assert receipt.verb == "upserted or deleted"
     assert rows(table) == [(1, "a2"), (4, "d")]
     assert version(table) == before + 1
-    with pytest.raises(ArgumentError, match="deleted='v' names a column of"):
+    with pytest.raises(ArgumentError, match="deleted is 'v', which is a column of"):
         table.upsert(changes, deleted="v")
     with pytest.raises(ConversionError, match="is_deleted"):
         table.upsert(changes)

@@ -132,8 +132,8 @@ def test_what_is_no_name_never_reaches_the_text(ip, value):
     ip.user_ns["t"] = value
     for cell in ("%%odps sql\nselect * from {t}", "%odps sql select * from {t}"):
         said = usage_error(ip, cell)
-        assert "{t} needs the name of a table or column" in said
-        assert "write :t for a value" in said
+        assert "{t} must be the name of a table or column" in said
+        assert "write :t to bind a value" in said
 
 
 @pytest.mark.parametrize("braces", ["{x + 1}", "{x.y}", "{x!r}", "{f(x)}"])

@@ -133,5 +133,5 @@ def test_a_name_in_braces_is_a_table_or_a_column(few_tasks, odps, table):
     for name in ("bound_in_spark", table):
         found = odps_nb.spark.sql(few_tasks, odps, query, params={**params, "t": name})
         assert [row.k for row in found.collect()] == [7]
-    with pytest.raises(ArgumentError, match="needs the name of a table"):
+    with pytest.raises(ArgumentError, match="must be the name of a table"):
         odps_nb.spark.sql(few_tasks, odps, query, params={**params, "t": "a union b"})

@@ -132,7 +132,7 @@ def test_rows_are_appended_and_replaced(
     writer.mode("append").save()
     writer.mode("append").save()
     assert odps.table(name).read().row_count == 12
-    with pytest.raises(Exception, match="unclear what to replace") as caught:
+    with pytest.raises(Exception, match="needs a complete partition=") as caught:
         writer.mode("overwrite").save()
     assert isinstance(from_spark(caught.value), ArgumentError)
     writer.mode("overwrite").option("overwrite", "partitions").save()

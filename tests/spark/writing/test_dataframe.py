@@ -211,7 +211,7 @@ def test_an_overwrite_says_what_it_may_replace(
 ) -> None:
     frame = spark.range(3).selectExpr("id", "'0' ds", "1 hour")
     for partition in (None, "ds=0"):
-        with pytest.raises(ArgumentError, match="unclear what to replace"):
+        with pytest.raises(ArgumentError, match="needs a complete partition="):
             odps_nb.spark.write(frame, odps, by_day, partition=partition, overwrite=True)
     assert sum(_counts(odps, by_day).values()) == 40
     odps_nb.spark.write(frame, odps, by_day, overwrite="partitions")

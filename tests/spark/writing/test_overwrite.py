@@ -99,7 +99,7 @@ def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, writ
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
     write(table, [(3, "", 0)], overwrite=True)
     assert table.read().to_arrow()["id"].to_pylist() == [3]
-    with pytest.raises(ArgumentError, match="has no partitions"):
+    with pytest.raises(ArgumentError, match="is not partitioned"):
         write(table, [(4, "", 0)], overwrite="partitions")
     assert table.read().to_arrow()["id"].to_pylist() == [3]
     write(table, [], overwrite=True)
@@ -118,7 +118,7 @@ def test_one_whole_partition_is_replaced_and_no_other(days: Table, write: Write)
 def test_what_could_be_many_partitions_is_not_replaced_unasked(
     days: Table, write: Write, partition: str | None
 ) -> None:
-    with pytest.raises(ArgumentError, match="unclear what to replace") as caught:
+    with pytest.raises(ArgumentError, match="needs a complete partition=") as caught:
         write(days, NEW, partition=partition, overwrite=True)
     assert "overwrite='partitions'" in (caught.value.hint or "")
     assert held(days) == BEFORE
@@ -167,7 +167,7 @@ def test_another_word_is_refused(odps: Connection, days: Table, wrong: Any) -> N
 
 def test_a_session_that_is_held_replaces_the_same(days: Table) -> None:
     rows = pa.table({"id": [9], "ds": ["a"], "hour": [1]})
-    with pytest.raises(ArgumentError, match="unclear what to replace"):
+    with pytest.raises(ArgumentError, match="needs a complete partition="):
         days.open_write(overwrite=True)
     with days.open_write(overwrite="partitions") as session:
         session.write(rows)
