@@ -1,6 +1,6 @@
 """Caches whole, verified blobs on disk, so that opening one again needs no request.
 
-Each blob has one file in a private folder, named by a hash of service, project and reference::
+Each blob has one file in a private folder, named after a hash of service, project and reference::
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
@@ -64,8 +64,8 @@ class CachedBlob:
 class BlobCache:
     """A folder of verified blobs; the least recently used ones are removed first.
 
-    Threads and processes may share the folder, even after a fork. No method raises for a disk
-    error; the blob is then fetched without being cached.
+    Threads and processes may share the folder, even after a fork. Disk errors are not raised; the
+    blob is then fetched without being cached.
 
     Parameters
     ----------

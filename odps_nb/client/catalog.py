@@ -35,7 +35,7 @@ _MAX_SUGGESTED_FROM = 2000
 
 
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
-    """Yield the pages of a list; stop at a repeated marker, or the list would never end."""
+    """Yield the pages of a list; stop at a repeated marker to prevent an endless loop."""
     seen = set()
     while True:
         page = storage.control(request)
@@ -159,10 +159,10 @@ def explain_refused_table(
     columns: Sequence[str] = (),
     writes: bool = False,
 ) -> None:
-    """Add to a refusal's hint what the Storage API cannot read; sends one request.
+    """Explain in an error's hint why the Storage API refused a table; sends one request.
 
-    The hint names views, external tables, and JSON columns (``docs/protocol.md`` section 3.1) among
-    the requested ``columns`` (empty: all). ``writes``: a write was refused.
+    The reason may be a view, an external table, or a JSON column (``docs/protocol.md`` section 3.1)
+    among the requested ``columns`` (empty: all). ``writes``: a write was refused.
     """
     try:
         info = storage.control(GetTable(table=table))
@@ -203,7 +203,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
 def iter_partitions(
     storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
 ) -> Iterator[PartitionInfo]:
-    """Iterate over a table's partitions, page by page; ``under`` selects those below a spec."""
+    """Iterate over a table's partitions, page by page, or only those ``under`` a partial spec."""
     under = under or PartitionSpec()
     for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))

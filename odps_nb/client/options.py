@@ -20,8 +20,8 @@ _DOCUMENT = 10  # document time-out as a multiple of the read time-out
 class ClientOptions:
     """Retries, time-outs and connections of a client. Immutable; times are in seconds.
 
-    If a connection is silent for ``read_timeout``, it is closed and the request retried: a read
-    resumes at the next row, a blob at the next byte. See ``docs/howto/retries-and-timeouts.md``.
+    A connection that is silent for ``read_timeout`` is closed, and its request is retried. Reads
+    resume at the next row, blobs at the next byte. See ``docs/howto/retries-and-timeouts.md``.
 
     Parameters
     ----------
@@ -30,16 +30,16 @@ class ClientOptions:
         rows or bytes arrive. A connection that cannot be opened is retried at most 3 times.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another
-        attempt, in seconds. Default: 300. It must exceed both time-outs unless ``retries`` is 0,
-        because a silent connection would never be retried otherwise.
+        attempt, in seconds. Default: 300. Unless ``retries`` is 0, it must exceed both time-outs;
+        otherwise a silent connection would never be retried.
     connect_timeout
         Maximum time to open a connection, in seconds, for each address of the host. It also limits
         each pause in the TLS handshake. Default: 10.
     read_timeout
-        Maximum seconds in which an open connection transfers no byte: neither of a response nor of
-        an upload. Default: 30. See `work_timeout` for requests that may take longer.
+        Maximum seconds during which an open connection transfers no bytes in either direction.
+        Default: 30. See `work_timeout` for requests that may take longer.
     connections
-        Maximum idle connections to keep open per host. Default: 32. If needed, more are opened, and
+        Maximum idle connections to keep open per host. Default: 32. More are opened if needed and
         closed after use. ``workers=`` of a read limits how many connections it uses.
 
     Raises
@@ -79,9 +79,9 @@ class ClientOptions:
     def work_timeout(self) -> float:
         """Maximum seconds to wait for a response while the service works on a request.
 
-        Applies to the responses to an upload, the end of a write stream, a commit, and the
-        submission of a SQL statement: 4 times ``read_timeout``, but at most half of ``deadline``.
-        A session that takes longer to prepare is polled.
+        It is 4 times ``read_timeout``, but at most half of ``deadline``. It applies to uploads, to
+        closing a write stream, to commits and to the submission of SQL statements. Read sessions
+        may take longer, because they are polled until they are ready.
         """
         return max(self.read_timeout, min(_WORKING * self.read_timeout, self.deadline / 2))
 
@@ -98,7 +98,7 @@ class ClientOptions:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> ClientOptions:
-        """Create options from texts or numbers by name; other names are ignored.
+        """Create options from a mapping of names to text or numbers; ignore unknown names.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # per response: servers may send "100 Continue" first, but not endlessly
+_MAX_HEADS = 10  # maximum per response: servers may send a few "100 Continue" first
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 

@@ -87,7 +87,7 @@ class _Response(BodyResponse):
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # the request is incomplete: do not reuse it
+            self.will_close = True  # the request is incomplete: do not reuse the connection
 
 
 class _Guarded(HTTPConnection):
@@ -125,7 +125,7 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may reuse it; ``False`` if its receive buffer exceeds the limit."""
+        """Whether the pool may reuse this connection; not if its receive buffer is too large."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
@@ -156,7 +156,7 @@ class _Guarded(HTTPConnection):
         return super().getresponse()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # kept alive, or just through a TLS handshake
+        if self.sock is not None:  # kept alive, or just after a TLS handshake
             exchange = EXCHANGE.get()
             exchange.abort.attach(self.sock)
             self._fit(exchange)
@@ -188,7 +188,7 @@ class _GuardedTLS(_Guarded, HTTPSConnection):
 
 
 def _plain(sock: Any) -> socket.socket:
-    """Return the underlying socket, also for TLS inside TLS."""
+    """Return the underlying socket, even for TLS inside TLS."""
     found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
     return found
 
@@ -258,7 +258,7 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """requests' adapter (TLS settings, proxies) using our connection classes."""
+    """The adapter of requests (TLS settings, proxies), with our connection classes."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools use our connection classes."""
@@ -294,7 +294,7 @@ class Adapter(HTTPAdapter):
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """Make a proxy's pools use our connection classes, too."""
+        """Make a proxy's pools use our connection classes as well."""
         manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
         if manager.proxy is not None and not str(manager.proxy.scheme).startswith("socks"):
             manager.pool_classes_by_scheme = _POOLS

@@ -1,4 +1,4 @@
-"""Sends one request and returns its response; neither signs nor retries.
+"""Sends one request and returns its response, without signing or retrying.
 
 A body is complete only if HTTP proves it (Content-Length or last chunk). It is never decoded here
 (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
@@ -39,10 +39,10 @@ _LOOK = 1 << 18  # default bytes per read
 class HttpRequest:
     """A request to send. Times are in seconds; ``body`` is bytes or an iterator of chunks.
 
-    ``read_timeout`` bounds each pause while waiting for or reading a response, and its whole head.
-    ``send_timeout`` (default: the same) bounds each pause in which the peer accepts no data, and
-    ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
-    the exchange. ``receive_buffer`` limits the bytes that the kernel receives ahead.
+    ``read_timeout`` limits each pause while a response is awaited or read, and the time for its
+    head. ``send_timeout`` (default: the same) limits each pause in which the peer accepts no data.
+    ``document_timeout`` limits the time for a body after `HttpResponse.end_in_time`. ``abort`` lets
+    another thread stop the exchange. ``receive_buffer``: bytes that the kernel receives ahead.
     """
 
     method: str
@@ -183,7 +183,7 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # a KeyboardInterrupt, for example: the caller will not read on
+            self.close()  # a KeyboardInterrupt, for example: the caller will not continue
             raise
 
     def _fail(self, error: Exception) -> Exception:
@@ -208,7 +208,7 @@ class Transport(Protocol):
 
 
 class RequestsTransport:
-    """`Transport` using requests: keep-alive pool, TLS and proxies from the environment.
+    """A `Transport` based on requests, with a connection pool and the environment's proxies.
 
     Keeps up to ``pool_size`` idle connections per host, and opens more when needed.
     """
@@ -243,7 +243,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # also Ctrl-C, whose traceback may be kept for hours
+        except BaseException:  # including Ctrl-C, whose traceback may be kept for hours
             exchange.drop()
             raise
 
@@ -277,14 +277,14 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections; open responses close their own at their end. Idempotent."""
+        """Close idle connections. Open responses close theirs when they end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    # Keep an OSError of the caller's file apart, or it would look like a connection error.
+    # Record an OSError of the caller's file; otherwise it would look like a connection error.
     try:
         for piece in body:
             if piece:

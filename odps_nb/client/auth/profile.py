@@ -40,11 +40,11 @@ class Profile:
     project, schema
         Default project and schema of table names.
     access_id, access_key, sts_token, bearer_token
-        Either id and key (for temporary keys with an STS token), or a bearer token.
+        Either an id and a key (with an STS token if they are temporary), or a bearer token.
     app_id, app_key
-        Key pair of an application that acts for the user; both sign each request.
+        Key pair of an application that acts for the user. Both key pairs sign each request.
     credential_process
-        A program with its arguments that prints the keys as JSON. It runs without a shell when keys
+        Command line of a program that prints the keys as JSON. It runs without a shell when keys
         are needed, and again before they expire. See `odps_nb.client.auth.renewal`.
     credentials
         Replaces the fields above: a value such as `odps_nb.AccessKey` or `odps_nb.StsToken`, or a
@@ -52,12 +52,12 @@ class Profile:
     tunnel_endpoint
         Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region
-        Region. If set, requests are signed with version 4 (``docs/protocol.md`` section 2.3).
+        Region of the service. If set, signatures have version 4 (``docs/protocol.md`` 2.3).
     quota
         Name of the quota that requests use.
     timezone
         Time zone for showing DATETIME and TIMESTAMP and for interpreting naive times, e.g.
-        ``Asia/Shanghai``. ``None``: times are shown time zone-naive, in UTC.
+        ``Asia/Shanghai``. ``None``: times are shown in UTC, without a time zone.
     api_version
         Storage API version, 2 or 3.
     blob_cache
@@ -182,7 +182,7 @@ class Profile:
         return Hidden((name, value) for name, value in named.items() if value)
 
     def table(self, text: str | TableName) -> TableName:
-        """Return a table's full name; by default in this profile's project and schema."""
+        """Return a table's full name; its default project and schema are the profile's."""
         if isinstance(text, TableName):
             return text
         return TableName.parse(text, project=self.project, schema=self.schema)
@@ -190,8 +190,9 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return all settings as text for a Spark reader's options, **secrets included**.
 
-        Temporary keys are copied and not renewed later. A DataFrame reader's options reach tasks,
-        but neither plans nor the UI, unlike options in SQL ``OPTIONS (…)`` and ``spark.conf``.
+        Temporary keys are copied and not renewed later. Spark sends a DataFrame reader's options to
+        tasks without showing them in plans or the UI. Never pass secrets in SQL ``OPTIONS (…)`` or
+        ``spark.conf``, which are shown.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
@@ -224,11 +225,11 @@ class Profile:
     ) -> Profile:
         """Create a profile from keyword arguments, environment, profile file and keyring.
 
-        Keyword arguments take precedence. A profile requested by name precedes the environment;
-        otherwise the environment precedes the file's default profile (or that of ``ODPS_PROFILE``).
-        The keyring is read last, and only for a missing key.
-        Id, key and tokens come from a single source, unless sources agree, so that two accounts'
-        parts are never mixed.
+        Keyword arguments take precedence. The environment comes next, then the profile that
+        ``ODPS_PROFILE`` names, or the file's default profile. A profile requested by ``name`` takes
+        precedence over the environment. The keyring is read last, and only for a missing key.
+        Credentials of several sources are combined only if they do not conflict, so that parts of
+        two accounts are never mixed.
 
         Parameters
         ----------
@@ -305,7 +306,7 @@ class Profile:
                 shown.append("credentials=<function>")
             elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # identifies a key, but is useless alone
+            elif one.name == "access_id":  # identifies a key, but cannot sign requests
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
             elif value != one.default:
                 shown.append(f"{one.name}={value!r}")
@@ -350,12 +351,11 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     credentials = account.get("credentials")
     if credentials is not None and not isinstance(credentials, Account):
-        # A function replaces the keys, not the application that signs with them.
+        # A function replaces the keys, but not the application's key pair.
         pairs = (Hidden((k, one[k]) for k in sources.APPLICATION if one.get(k)) for one in order)
         account = Hidden({**next(filter(None, pairs), {}), **account})
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may prompt the user, so it is the last resort.
-        # It can complete any missing parts except an access key without its id.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})

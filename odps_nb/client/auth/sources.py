@@ -1,6 +1,6 @@
 """Reads settings from the environment, the profile file, the keyring and pyodps.
 
-Each function returns a mapping of `Profile` field names; no error shows a secret.
+Settings are returned as a mapping from `Profile` field names to values. Errors show no secret.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
-    """Return the profile file's path: ``ODPS_NB_PROFILES``, or the default."""
+    """Return the path of the profile file: ``ODPS_NB_PROFILES``, or the default."""
     stated = environ.get("ODPS_NB_PROFILES")
     folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
@@ -77,7 +77,7 @@ def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
     """Return the name and settings of one of the file's profiles.
 
-    Default: the profile named by the file's ``default``, else one called ``default``, else none.
+    By default, the profile that the file's ``default`` names, else ``[default]``, else none.
     """
     path = profile_file(environ)
     document = _load(path)
@@ -165,9 +165,9 @@ def _is_open(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> str | None:
-    """Return why the file cannot be trusted (others own it, or can change or replace it).
+    """Return the reason not to trust the file (others own it, or can change or replace it).
 
-    A profile chooses the host and the program that returns keys (``credential_process``).
+    A profile can name any host, and any program to run (``credential_process``).
     """
     if os.name != "posix":
         return None
@@ -176,7 +176,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # else the group is the user's own, as on Debian
+        if found.st_gid != found.st_uid:  # otherwise it is the user's private group, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
@@ -192,8 +192,8 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
 def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     """Return id and key from the system keyring, or an empty mapping if it has none.
 
-    The entry is ``keyring set odps_nb:<profile> <access id>``; without a profile, the service is
-    ``odps_nb``. Some keyrings find an entry only if the id is already known.
+    ``keyring set odps_nb:<profile> <access id>`` creates the entry; without a profile, its service
+    is ``odps_nb``. Some keyrings cannot find an entry without the id.
     """
     try:
         import keyring
@@ -208,7 +208,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # without the cause, whose message may contain a secret
+    raise ConfigError(  # omits the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",

@@ -1,7 +1,7 @@
 """Reads one blob as a file, from front to back.
 
-`read` returns only verified bytes, and memory holds one piece at a time. After a broken connection
-the blob is requested again; bytes that were already returned are compared and skipped.
+`read` returns only verified bytes, and one piece at a time is in memory. After a broken connection,
+the blob is requested again, and the bytes that were already returned are verified and skipped.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from odps_nb.wire.frames import BlobData, BlobEvent
 
 
 class PieceFile(io.RawIOBase):
-    """Base class of binary files that arrive front to back, with one piece in memory at a time.
+    """Base class of binary files that are received from front to back, one piece at a time.
 
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error that reading a closed file raises."""
+    """Hint of the error that is raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest."""
+        """Return ``size`` bytes (fewer only at the end), or the rest if negative or ``None``."""
         if size is None or size < 0:
             return self.readall()
         buffer = bytearray(size)
@@ -124,7 +124,7 @@ class BlobFile(PieceFile):
         self.reference: BlobReference = request.references[0]
         """The reference of the blob."""
         self.size: int | None = None
-        """Size in bytes; ``None`` until it is known, at the latest at the end."""
+        """Size in bytes; ``None`` if it is not known before the end of the blob."""
         self.verified: bool = False
         """Whether the whole blob was read, and its checksums and length match."""
         self._ended = False

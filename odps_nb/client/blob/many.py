@@ -41,8 +41,8 @@ def iter_blobs(
 
     Leaving the iterator early closes its connections and joins its threads. Each request has at
     most ``batch_count`` distinct references. At most ``max_bytes`` of blobs wait for the consumer;
-    a blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name of a
-    single blob too; it is requested twice, as a lone blob has no frame.
+    a blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name even of a
+    single blob, which is then requested twice, because a response to one reference has no frame.
     """
     wanted = list(references)
     framed = metadata or len(wanted) > 1

@@ -1,4 +1,7 @@
-"""Opens one blob as a seekable file; keeps fetched bytes, as blobs have no range requests."""
+"""Opens one blob as a seekable file.
+
+Fetched bytes are kept, because the protocol does not support range requests for blobs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _PIECE = 1 << 20
 
 
 class Spool(CachedBlob):
-    """Bytes that arrive front to back, kept in memory, or in an unnamed file if there are many."""
+    """Bytes received from front to back, kept in memory, or in an unnamed file if they are many."""
 
     def __init__(self, *, memory: int = MEMORY) -> None:
         super().__init__(io.BytesIO(), 0)
@@ -65,7 +68,7 @@ class Spool(CachedBlob):
             yield bytes(piece)
 
     def _move(self) -> None:
-        # Unbuffered, or a forked child would write the rest of the buffer a second time.
+        # The file is unbuffered, because a forked child would write a filled buffer again.
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
             assert isinstance(self._file, io.BytesIO)  # the bytes are moved only once
@@ -86,7 +89,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 RECEIVE_BUFFER = 128 << 10
 """Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
-_AHEAD = 64 << 10  # bytes to read ahead; few, as many files are not read to the end
+_AHEAD = 64 << 10  # bytes to read ahead: few, because many files are not read to the end
 
 
 class SeekableBlob(io.RawIOBase):
@@ -95,10 +98,10 @@ class SeekableBlob(io.RawIOBase):
     Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
     verified bytes. Threads may share it; a forked child must open its own.
 
-    The protocol has no ranges, so reading fetches the blob from its first byte to the requested one
-    and at most 1 MiB more (beyond the first 8 MiB also what the system receives ahead, some MiB).
-    Fetched bytes are kept until `close`: 8 MiB in memory, more in an unnamed temporary file.
-    `seek` fetches no bytes; with ``whence=2`` it may send a request for the size.
+    The protocol has no ranges, so a read fetches the blob from its first byte to the requested one,
+    and at most 1 MiB more. After the first 8 MiB, the system may receive a few more MiB ahead.
+    Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed temporary file.
+    `seek` fetches no bytes, but with ``whence=2`` it may send a request for the size.
 
     `read` returns fewer bytes than requested only at the end.
     """
@@ -192,7 +195,7 @@ class SeekableBlob(io.RawIOBase):
         return self.read(-1)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, like `read`; for text wrappers, which call this."""
+        """Return up to ``size`` bytes, like `read`. Text wrappers call this method."""
         return self.read(_PIECE if size < 0 else size)
 
     def readinto(self, buffer: Any, /) -> int:
@@ -248,7 +251,7 @@ class SeekableBlob(io.RawIOBase):
             goal = None
         try:
             stream = self._open_stream()
-            # The reader needs more than a header; a small receive buffer would make this slow.
+            # The caller needs more than a header, and a small receive buffer would be slow.
             if goal is None or self._kept.size >= MEMORY:
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
@@ -291,7 +294,7 @@ class SeekableBlob(io.RawIOBase):
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
-        """Skip the bytes fetched before; raise if they have changed."""
+        """Skip the bytes that were already fetched; raise if they have changed."""
         place, before = 0, bytearray(_PIECE)
         while place < self._kept.size:
             count = self._kept.read_at(place, memoryview(before))

@@ -1,7 +1,7 @@
-"""Iterates over blobs of any size in order; each is a file until the next one is requested.
+"""Iterates over blobs of any size; each is an open file until the next one is requested.
 
-Several requests fetch blobs concurrently. The bytes that wait for the consumer are limited, since a
-blob larger than memory arrives in pieces.
+Several requests fetch blobs concurrently. Large blobs arrive in pieces, so the number of bytes that
+wait for the consumer is limited.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # Repeat an error that the caller suppressed, because no later blob has arrived.
+        # Raise an error again if the caller suppressed it, because no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -186,10 +186,10 @@ def iter_streamed_blobs(
     positions
         References to fetch, in this order, mapped to their positions in the caller's list.
     batch_count, workers
-        Maximum references per request, and number of concurrent requests. Requests are sized so
-        that their blobs fill about ``waiting_bytes``.
+        Maximum references per request, and number of concurrent requests. The blobs of all
+        concurrent requests together have about ``waiting_bytes``.
     waiting_bytes
-        Maximum bytes of blobs that wait for the consumer; each worker holds one piece more.
+        Maximum bytes of blobs that wait for the consumer. Each worker holds one more piece.
     piece_bytes
         Size of the pieces of larger blobs, in bytes.
     """
@@ -247,11 +247,11 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to inspect, in order; requesting the next one leaves the previous one.
+    """Iterate over blobs to inspect, in order; requesting the next one closes the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and later blobs are requested again. An error of one blob does not affect
-    the others. Memory holds one piece of about 64 KiB.
+    connection is closed, and later blobs are requested again. An error in one blob does not affect
+    the others. Only one piece of about 64 KiB is in memory.
     """
     token = storage.operation(cancel)
     at = 0
@@ -273,7 +273,7 @@ def iter_glances(
 
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
-    """Return the references before the first repeated one, as a response has no repetitions."""
+    """Return the references before the first repetition; a response has each blob only once."""
     found: dict[BlobReference, None] = {}
     for reference in references:
         if reference in found:

@@ -1,7 +1,7 @@
 """Uploads blobs (``docs/protocol.md`` sections 6.1 and 6.2).
 
-Many small blobs share a request; a large one has its own. Memory holds pieces, never a whole file.
-The count, sizes and MD5s in the response must match what was sent.
+Small blobs share a request; a large one has its own. Files are read in pieces, never as a whole.
+The count, sizes and MD5s in the response must match the blobs that were sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odps_nb.wire.frames import FrameEncoder, FrameHeader
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18
-SPOOLED = 8 * 2**20  # bytes of an unseekable file that are kept in memory
+SPOOLED = 8 * 2**20  # maximum bytes of an unseekable file to keep in memory
 MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
@@ -50,7 +50,7 @@ class _Source:
     is_copy: bool = False
 
     def let_go(self) -> None:
-        """Delete a stream's temporary copy; hundreds of them would take gigabytes."""
+        """Delete a stream's temporary copy; hundreds of copies would need gigabytes."""
         if self.is_copy:
             self.content.close()
 
@@ -204,7 +204,7 @@ class BlobUploader:
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries, because a second upload is harmless."""
+        """Upload one group in one request, with retries: a repeated upload does no harm."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",

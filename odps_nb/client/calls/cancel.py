@@ -20,7 +20,7 @@ class Stoppable(Protocol):
 
 
 class CancelToken:
-    """Cancels the work registered with it, permanently; thread-safe.
+    """Permanently cancels the work that is registered with it; thread-safe.
 
     Cancelling ``parent`` also cancels this token, but not vice versa.
 

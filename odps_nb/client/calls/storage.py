@@ -61,7 +61,7 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""Maximum seconds in which a service on this machine responds."""
+"""Maximum response time of a service on this machine, in seconds."""
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class StorageClient:
         end_at_exit(self)
 
     def _after_fork(self) -> None:
-        """Use new connections in the child; running calls are the parent's."""
+        """Forget running calls and write sessions in a forked child: they belong to the parent."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = Living()
         end_at_exit(self)
@@ -140,7 +140,7 @@ class StorageClient:
         return attempts.run(once, idempotent=request.idempotent)
 
     def open(self, request: StreamingCall, *, attempts: Attempts | None = None) -> HttpResponse:
-        """Send a request once and return its response as a stream; the caller closes it."""
+        """Send a request once and return its open response; the caller closes it."""
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
         return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
@@ -149,7 +149,7 @@ class StorageClient:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # the service stores it, then responds
+        tries.read_timeout = self.options.work_timeout  # until the body is stored
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -213,9 +213,9 @@ class StorageClient:
     ) -> SubmittedInstance:
         """Start a SQL job and return its instance.
 
-        If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error
-        is ``in_doubt`` if an earlier request may have started the job, but not if the service
-        rejects the job's text, because it must then have rejected the earlier request, too.
+        If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error is
+        ``in_doubt`` if an earlier request may have started the job. If the service rejects the
+        job's text, it is not in doubt, because the earlier request was then rejected as well.
         """
         wire = self._scoped(request.encode(scope=self._scope))
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
@@ -265,7 +265,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine, not behind a tunnel to another one."""
+        """Whether the Storage API runs on this machine, and not behind a tunnel to another one."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
@@ -301,10 +301,10 @@ class StorageClient:
             self._ending.add(one)
 
     def close(self) -> None:
-        """Cancel running calls and close the connections. Idempotent; later use is a `StateError`.
+        """Cancel running calls and close the connections. Idempotent.
 
         Unfinished reads, uploads and blobs raise `CancelledError`; write sessions with open streams
-        are aborted. Also called at interpreter exit.
+        are aborted. Later use raises `StateError`. Also called at interpreter exit.
         """
         if not self._closed:
             self.cancel()
@@ -443,7 +443,7 @@ def _describe(wire: WireRequest) -> str:
     return " ".join([wire.action or wire.path, target, *params])
 
 
-@cache  # because finding the version reads files
+@cache  # because determining the version reads files
 def _user_agent() -> str:
     version = metadata.version("odps-nb")
     python = f"{platform.python_implementation()}/{platform.python_version()}"

@@ -1,8 +1,8 @@
 """Runs many iterators concurrently and merges their items into one iterator.
 
-Worker threads start jobs in order and put their items into queues (lanes), one per job. The total
-bytes in the lanes are limited. To prevent a deadlock at the limit, the lane that the consumer
-is reading may always receive one more item.
+Worker threads start jobs in order and put their items into queues, one per job. The total size of
+the queued items is limited. To prevent a deadlock at the limit, the queue that the consumer is
+reading may always receive one more item.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Job = Callable[[CancelToken], Iterator[T]]
 
 
 class AdaptiveConcurrency:
-    """A limit on concurrent jobs, from 1 to ``most``, its initial value; thread-safe.
+    """A thread-safe limit on concurrent jobs, between 1 and its initial value ``most``.
 
     Each 429 lowers the limit by one; `ITEMS_PER_LANE` items without a 429 raise it by one. Running
     jobs are not stopped. ``tell`` is called with a line of text at each change.
@@ -99,8 +99,8 @@ def fan_out(
     ----------
     jobs
         Each job is called in a worker thread with this call's cancel token and returns an iterator.
-        Jobs are fetched in order, a few ahead. If an iterator has a method ``rest()``, it is called
-        about ten times a second while its item waits for room, e.g. as a keepalive.
+        Jobs are taken in order, a few in advance. If an iterator has a method ``rest()``, it is
+        called about ten times a second while an item waits for room, e.g. as a keepalive.
     size
         Function that returns an item's size in bytes.
     workers
@@ -109,7 +109,7 @@ def fan_out(
     max_bytes
         Maximum bytes of finished items that wait for the consumer.
     total_bytes
-        Bytes that the consumer will need in total; nothing beyond them is read ahead.
+        Total bytes that the consumer will need; no more than these are read ahead.
     ordered
         Whether to return items job by job, or as they arrive (in order within each job).
     """
@@ -180,7 +180,7 @@ def _await_launch(thread: threading.Thread) -> None:
 
 @dataclass(slots=True)
 class _Lane(Generic[T]):
-    """Items that one job has produced and the consumer has not received yet."""
+    """Items that a job has produced and that the consumer has not received yet."""
 
     items: deque[tuple[T, int]] = field(default_factory=deque)
     done: bool = False
@@ -202,14 +202,14 @@ class _Round(Generic[T]):
     ) -> None:
         self._jobs, self._size = jobs, size
         self._max_waiting, self._left = max_waiting, left
-        self._waiting = 0  # total bytes of the items in the lanes
+        self._waiting = 0  # total bytes of the items in the queues
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._lanes: dict[int, _Lane[T]] = {}
         self._next = 0  # number of the next job to start
         self._running = 0
-        self._head = 0  # number of the lane to read next, if ordered
+        self._head = 0  # number of the queue to read next, if ordered
         self._stopped = False
         self._job = next(jobs, None)  # the next job to start
         self._home = Home()
@@ -278,7 +278,7 @@ class _Round(Generic[T]):
         return True
 
     def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
-        """Add an item to its lane if there is room within a short wait."""
+        """Add an item to its queue; return ``False`` if there is no room after a short wait."""
 
         def has_room() -> bool:
             return self._stopped or self._has_room(number, lane, size)
@@ -358,7 +358,7 @@ class _Round(Generic[T]):
         self.stop()
 
     def stop(self) -> None:
-        """Tell all workers to end soon, and drop the items that were not consumed."""
+        """Make all workers end soon, and drop the items that were not consumed."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

@@ -2,7 +2,7 @@
 
 Primary-key tables support the modes ``append`` and ``cdc``, with one split per changed bucket and
 with system columns (C++ client's live tests TestIncrementalReadOptions*). Other tables support the
-modes ``version`` and ``timestamp``, which are known only from documents.
+modes ``version`` and ``timestamp``, which are documented but untested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Increment:
     """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
 
     If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: the
-    table has a primary key; only then can ``changes`` request all changes, not just the last state.
+    table has a primary key. Only then can ``changes`` request all changes, not just the last state.
     """
 
     start: int | str
@@ -72,12 +72,12 @@ class Increment:
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the stream's columns: the session's, but the operation column replaces `CHANGE`."""
+    """Return the stream's columns: the session's, with `OPERATION_TYPE` in place of `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the stream's column names: the session's, but the operation's replaces `CHANGE`'s."""
+    """Return the names of the session's columns as they are in the stream; see `on_the_wire`."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 

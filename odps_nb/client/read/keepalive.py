@@ -1,6 +1,6 @@
 """Keeps a read session alive while it is read (``docs/protocol.md`` section 3.2).
 
-Write sessions are not kept alive: the protocol defines neither their expiry nor an extension.
+Write sessions are not kept alive: the protocol does not say when they expire or how to extend them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SessionKeeper:
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if a refresh is due.
 
-        A failed refresh is logged and repeated later. If the session expires, reading rows raises.
+        A failed refresh is logged and repeated later. Reads of an expired session raise an error.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:

@@ -32,8 +32,8 @@ def fetch_preview(
 ) -> pa.Table:
     """Return a table's first rows; sends one request, which is retried as a whole.
 
-    If there are no rows, the partition may not exist, which the service does not report. The stream
-    is checked against the table's ``columns``; CHAR padding is removed only if these are known.
+    If the partition does not exist, the result is empty, because the service reports no error. The
+    stream is checked against the table's ``columns``, which are also needed to remove CHAR padding.
     ``shown`` has the same columns, but with BINARY in place of text that is requested as bytes.
     """
     if request.limit is None:

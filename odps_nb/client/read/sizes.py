@@ -46,7 +46,7 @@ def row_bytes(session: ReadSession) -> float | None:
     if not session.row_count or session.estimated_size is None or session.limit is not None:
         return None  # the service's estimate is for all rows, without the limit
     estimate = session.estimated_size / session.row_count
-    # The service may estimate unselected columns, too, and pieces that are too small cost time.
+    # The estimate may include unselected columns, and pieces that are too small cost time.
     return min(estimate, _width(session)) if session.selects else estimate
 
 
@@ -60,7 +60,7 @@ def batch_bytes(ahead: int, lanes: int) -> int:
 
 
 def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Return a batch's row limit, which is lower if the service's byte limits are too high."""
+    """Return a batch's row limit, lowered if the service's smallest byte limit is too large."""
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows

@@ -1,6 +1,6 @@
 """Checks that an Arrow stream has the columns of its session.
 
-For each MaxCompute type, all Arrow types are accepted that services are known to send, after
+Each MaxCompute type accepts every Arrow type that services are known to send for it, after
 conversion by `odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
 """
 
@@ -58,7 +58,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Return an error for columns that differ from the session's; it will not be retried."""
+    """Return an error for columns that differ from the session's. It is not retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error

@@ -2,7 +2,7 @@
 
 The statements and task names are those of pyodps (``odps/models/table.py`` and
 ``partitions.py``). User input is never inserted unchecked: names are validated and back-quoted,
-texts escaped, and types formatted from the type tree.
+text is escaped, and types are formatted from the type tree.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TableOptions:
         Days without change after which the service drops the table or partition.
     cluster_by, buckets
         Columns whose hash selects a row's bucket, and the number of buckets. For a primary-key
-        table, ``buckets`` may be passed alone: the number of write buckets.
+        table, ``buckets`` alone sets the number of write buckets.
     """
 
     primary_key: tuple[str, ...] = ()

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: Name of the setting for a statement's time zone (pyodps sends it, too).
+#: Name of the setting for a statement's time zone; pyodps also sends it.
 SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query; ``is_over`` if it had finished when the server confirmed it.
+    """A submitted query. ``is_over``: it had finished when the server confirmed it.
 
-    ``sql`` is the text that was sent; ``settings`` were sent with it or precede it in the text.
+    ``sql`` is the text without ``SET`` statements; ``settings`` are the caller's, including those.
     """
 
     project: str
@@ -182,7 +182,7 @@ def wait_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Wait for the query to succeed; after ``timeout`` seconds, raise but let it run."""
+    """Wait for the query to succeed; after ``timeout`` seconds, raise without cancelling it."""
     if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
@@ -339,7 +339,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
     try:
         cancel_sql(storage, instance)
     except OdpsNbError as error:
-        # Only log this error, because the user must see the one that led here.
+        # Only log this error, because the caller must see the original one.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
@@ -371,7 +371,7 @@ _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 def excerpt(sql: str, message: str) -> str | None:
     """Return the line at an error's position, with a caret below it, or ``None``.
 
-    The service counts lines and columns from 1; ``[1,1]`` means that it knows no position.
+    The service counts lines and columns from 1; ``[1,1]`` means that the position is unknown.
 
     Examples
     --------

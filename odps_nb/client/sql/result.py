@@ -108,8 +108,8 @@ def open_result(
 ) -> ResultSession:
     """Open a session over a successful query's rows, and wait until it is ready.
 
-    A statement without rows, such as ``create table``, has a result without columns. If the key
-    may not read all rows, as in a project with protected data, the session is limited (as in
+    The result of a statement such as ``create table`` has no columns and no rows. If the key may
+    not read all rows, as in a project with protected data, the session is limited (as in
     pyodps' ``Instance.open_reader``).
     """
     ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
@@ -279,8 +279,8 @@ def _request(
 
 # -- the web page of an instance ------------------------------------------------------------------
 # The address is built as in pyodps 0.13: ``GET /webconsole/host``, below the REST endpoint, returns
-# the console's address, to which region, endpoint, project and instance are added. The older
-# Logview is not used: its token would open the job to every reader of a saved notebook.
+# the console's address, to which region, endpoint, project and instance are appended. The older
+# Logview is not used, because its token would give every reader of a saved notebook access.
 
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)

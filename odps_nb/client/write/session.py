@@ -61,7 +61,7 @@ def open_write_session(
 
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
     the commit replaces the table, the partitions under ``partition``, or those that received rows.
-    ``part_bytes`` is the size of one upload; memory holds one upload per stream.
+    ``part_bytes`` is the size of one upload; one upload per stream is in memory.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -168,7 +168,7 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows of exactly these streams visible at once; by default, of those opened here.
+        """Make the rows of exactly these streams visible. Default: all streams opened here.
 
         The error is ``in_doubt`` if no response arrives and the outcome cannot be determined.
         """
@@ -194,7 +194,7 @@ class WriteSession:
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
         """Determine a commit's outcome: try to abort the session, then fetch its status.
 
-        If the commit arrives after the abort, it fails; if before, the abort fails.
+        A commit that arrives after the abort fails. If it arrives before, the abort fails.
         """
         try:
             abort_write(self._storage, self.ref)
@@ -215,7 +215,7 @@ class WriteSession:
         return False
 
     def abort(self) -> None:
-        """Discard everything that was written. Idempotent; no effect after a commit."""
+        """Discard all rows of the session. Idempotent; no effect after a commit."""
         if self._over is None and self._home.is_here:
             self._over = "aborted"
             abort_write(self._storage, self.ref)
@@ -296,7 +296,7 @@ def commit_write(
         f"commit of {session.table}, session {session.session_id}", tracker=tracker, cancel=cancel
     )
     if cancel is not None:
-        cancel.check()  # last check, as the commit below cannot be undone
+        cancel.check()  # last check, because the commit below cannot be undone
     in_doubt = False
     while True:
         try:
@@ -355,7 +355,7 @@ def fetch_write_state(
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
-    """Abort a session, in any process; ignore that it may no longer exist."""
+    """Abort a session, in any process; do nothing if it no longer exists."""
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )
