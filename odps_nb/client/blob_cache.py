@@ -169,7 +169,7 @@ class BlobCache:
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not own or not stat.S_ISDIR(found.st_mode):  # links may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-            why = "it is a link, or others may write there"
+            why = "it is a link, or others can write to it"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
             return False
         if found.st_mode & 0o077:
@@ -283,7 +283,7 @@ def cache_limit(stated: str | None) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"blob_cache {text!r} is neither a size nor 'off'",
+            f"blob_cache is {text!r}; it must be a size or 'off'",
             option="blob_cache",
             hint='write e.g. "20 GB", or "off" to keep no blobs on disk',
         )

@@ -171,13 +171,15 @@ def explain_refused_table(
     if not (info.is_view or info.is_external):
         texts = [] if writes else _json_columns(info.schema, columns)
         if texts:
-            error.add_note(f"JSON in {table}: {', '.join(texts)}")
-            error.hint = "the Storage API does not read JSON: name the other columns, or use SQL"
+            error.add_note(f"JSON columns of {table}: {', '.join(texts)}")
+            error.hint = "select other columns, or use SQL: the Storage API cannot read JSON"
         return
     kind = "a view" if info.is_view else "an external table"
     error.add_note(f"{table} is {kind}")
     if writes:
-        error.hint = "write to a table that stores its own rows; the Storage API writes to no other"
+        error.hint = (
+            "write to another table: the Storage API cannot write to views or external tables"
+        )
     else:
         error.hint = f"read it with SQL: odps.sql('select * from {table}')"
 

@@ -72,7 +72,7 @@ class ClientOptions:
                 f"deadline ({self.deadline:g} s) is not longer than {longest} ({seconds:g} s): "
                 "a silent connection would never be retried",
                 argument="deadline",
-                hint=f"pass a deadline= of 3 times {longest}, a shorter {longest}=, or retries=0",
+                hint=f"pass a deadline= 3 times {longest}, a shorter {longest}=, or retries=0",
             )
 
     @property
@@ -123,7 +123,9 @@ def _number(name: str, value: Any) -> Any:
             return kind(value)
         except ValueError:
             continue
-    raise ConfigError(f"{name} {value!r} is not a number", option=name, hint="write a number")
+    raise ConfigError(
+        f"{name} is {value!r}; it must be a number", option=name, hint="pass a number"
+    )
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
@@ -141,7 +143,7 @@ def _seconds(name: str, value: Any) -> float:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 < (seconds := float(value)) <= MAX_SECONDS:
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a number of seconds above 0, at most one day",
+            f"{name} is {value!r}; it must be a number of seconds, above 0 and at most one day",
             argument=name,
             hint=f"pass seconds, e.g. {name}=60",
         )

@@ -67,7 +67,7 @@ class Exchange:
     def drop(self) -> None:
         """Close the connection of a response that no caller will receive. Idempotent."""
         self.abort.detach()
-        if self.body is not None and not self.body.isclosed():  # else the pool may reuse it
+        if self.body is not None and not self.body.isclosed():  # otherwise the pool may reuse it
             self.body.close()
             if self.connection is not None:
                 self.connection.close()
@@ -145,7 +145,7 @@ class _Guarded(HTTPConnection):
         try:
             super()._tunnel()
         except OSError as error:
-            raise ProxyError(f"the proxy: {error}", error) from error
+            raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
             exchange.sent, exchange.body = False, None  # they described the exchange with the proxy
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
@@ -203,7 +203,7 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be only a session ticket. Only a read can tell, so the bytes
+    # Under TLS, readable bytes may be only a session ticket. Only a read shows this, so the bytes
     # read here, which may begin a response, are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)

@@ -317,7 +317,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
         )
     if response.status == 407:
         raise ConnectError(
-            "the proxy requires a user and a password",
+            "the proxy requires a user name and a password",
             url=response.url,
             request_sent=False,
             hint=CHECK_PROXY,

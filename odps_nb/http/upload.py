@@ -165,7 +165,7 @@ class Upload:
         if self._error is not None:
             raise self._error
         if self._response is None:
-            raise BrokenStreamError("the upload ended without an answer", request_sent=True)
+            raise BrokenStreamError("the upload ended without a response", request_sent=True)
         if self._response.early:
             self._error = self._reject(self._response)
             raise self._error

@@ -29,7 +29,7 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLO
 
 
 class SilentError(TimeoutError):
-    """The peer neither sent nor accepted any bytes for ``seconds``."""
+    """The peer sent and accepted no bytes for ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"silent for {seconds:g} s")

@@ -85,9 +85,9 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
         ("id blob", "", {"cluster_by": ("id",), "buckets": 2}, "BLOB is not allowed"),
         ("id bigint", "", {"cluster_by": ("id",)}, "number of buckets"),
         ("id bigint", "", {"buckets": 2}, "without cluster_by"),
-        ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "not a number of buckets"),
-        ("id bigint", "b blob", {}, "partition column 'b' holds a BLOB"),
-        ("m map<blob,int>", "", {}, "key of a MAP"),
+        ("id bigint", "", {"cluster_by": ("id",), "buckets": 0}, "must be a number of buckets"),
+        ("id bigint", "b blob", {}, "partition column 'b' contains a BLOB"),
+        ("m map<blob,int>", "", {}, "a MAP with a BLOB in its key"),
         ("b blob", "", {"properties": {"transactional": "false"}}, "needs 'true'"),
         ("größe bigint", "", {}, "'größe' is not a valid column name"),
         ("`a b` bigint", "", {}, "'a b' is not a valid column name"),
@@ -271,8 +271,8 @@ def test_partitions_come_page_by_page():
     [
         ({"is_external": True}, (), "p.t is an external table", "odps.sql("),
         ({"is_view": True}, ("id",), "p.t is a view", "odps.sql("),
-        ({}, (), "JSON in p.t: seen, told", "name the other columns"),
-        ({}, ("ID", "Told"), "JSON in p.t: told", "name the other columns"),
+        ({}, (), "JSON columns of p.t: seen, told", "select other columns"),
+        ({}, ("ID", "Told"), "JSON columns of p.t: told", "select other columns"),
         ({}, ("id",), None, None),
     ],
 )

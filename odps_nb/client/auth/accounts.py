@@ -41,7 +41,7 @@ def _hides_texts(kind: T) -> T:
 
 
 class _Account:
-    """Base class of credentials; neither repr nor pickle exposes a secret."""
+    """Base class of credentials. Its repr shows no secrets, and it cannot be pickled."""
 
     __slots__ = ()
     _settings: tuple[tuple[str, str], ...]  # (field, profile setting)
@@ -59,7 +59,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} is not an AccessKey without an app",
+                f"app of {name} must be an AccessKey that has no app itself",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -85,7 +85,7 @@ class _Account:
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
             "credentials are never pickled",
-            hint="connect in the other process with its own credentials",
+            hint="pass credentials to connect() in the other process",
         )
 
 

@@ -118,7 +118,7 @@ class Profile:
                 object.__setattr__(self, option, _checked_url(option, url))
         if bool(self.app_id) != bool(self.app_key):
             raise ConfigError(
-                "an application has both an id and a key",
+                "an application needs both an id and a key",
                 option="app_id",
                 hint="set ODPS_APP_ID and ODPS_APP_KEY, or pass app=odps_nb.AccessKey(id, key) in "
                 "credentials=",
@@ -127,14 +127,14 @@ class Profile:
             _check_zone(self.timezone)
         if self.api_version not in (2, 3):
             raise ConfigError(
-                f"api_version {self.api_version!r} is unknown",
+                f"api_version is {self.api_version!r}; it must be 2 or 3",
                 option="api_version",
-                hint="use 2 or 3",
+                hint="pass api_version=2 or api_version=3",
             )
         cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(
-                f"client_options is a {type(self.client_options).__name__}",
+                f"client_options is a {type(self.client_options).__name__}, not ClientOptions",
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
@@ -156,12 +156,12 @@ class Profile:
         if ask is not None:
             if isinstance(ask, Account | type) or not callable(ask):
                 raise ConfigError(
-                    "credentials is neither a function nor a credentials object",
+                    "credentials must be a function or a credentials object",
                     option="credentials",
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",
                 )
-            return CredentialSource(ask, "the function for credentials")
+            return CredentialSource(ask, "the credentials function")
         if command:
             return CredentialSource(lambda: from_process(command), "the credential process")
         return None
@@ -288,9 +288,9 @@ class Profile:
                 values["api_version"] = int(values["api_version"])
             except ValueError:
                 raise ConfigError(
-                    f"api_version {values['api_version']!r} is not a number",
+                    f"api_version is {values['api_version']!r}; it must be 2 or 3",
                     option="api_version",
-                    hint="use 2 or 3",
+                    hint="pass api_version=2 or api_version=3",
                 ) from None
         single = {key: values.pop(key) for key in OPTION_FIELDS if key in values}
         values.setdefault("client_options", ClientOptions.from_settings(single))
@@ -314,8 +314,8 @@ class Profile:
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
-            "a profile holds keys and is never pickled",
-            hint="send its name, or Profile.as_options() through the options of a reader",
+            "a profile contains keys and is never pickled",
+            hint="send the profile's name, or pass Profile.as_options() to a Spark reader",
         )
 
     def __copy__(self) -> Profile:
@@ -330,9 +330,9 @@ Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign
 
 def _excluded() -> ConfigError:
     return ConfigError(
-        "keys, credentials and credential_process exclude each other",
+        "keys, credentials and credential_process cannot be combined",
         option="credentials",
-        hint="keep one of them",
+        hint="pass only one of them",
     )
 
 
@@ -373,14 +373,14 @@ def _missing(options: list[str]) -> ConfigError:
             "access_key was given without access_id", option="access_id", hint=_HOW["access_id"]
         )
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
-    ways = "; ".join(_HOW[option] for option in options)
+    ways = " and ".join(_HOW[option] for option in options)
     if "access_key" in options:
-        ways += " (or keep it in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
+        ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
     return ConfigError(
-        f"{listed} {'is' if len(options) == 1 else 'are'} not known",
+        f"{listed} {'is' if len(options) == 1 else 'are'} missing",
         option=options[0],
-        hint=f"set {ways}, or name a profile of ~/.config/odps_nb/profiles.toml; "
-        'connect("local") needs none of them',
+        hint=f"set {ways}, or name a profile in ~/.config/odps_nb/profiles.toml; "
+        'connect("local") needs no settings',
     )
 
 
@@ -397,7 +397,7 @@ def _checked_url(option: str, url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
         del url, parts  # they may hold a secret, and tracebacks may show locals
         raise ConfigError(
-            f"{option} is not an http(s) address without user, password and query",
+            f"{option} must be an http(s) URL without a user name, password, query or fragment",
             option=option,
             hint="write e.g. https://service.cn-hangzhou.maxcompute.aliyun.com/api",
         )

@@ -93,7 +93,7 @@ class CredentialSource:
         if not all(isinstance(keys[key], str) for key in keys):
             raise self._no_keys("returned a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
-            raise self._no_keys("returned neither access_id and access_key nor bearer_token")
+            raise self._no_keys("must return access_id and access_key, or bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
             raise self._no_keys("returned keys that have already expired")
@@ -151,7 +151,10 @@ def from_process(command: str) -> Mapping[str, Any]:
     Errors show neither the program's arguments nor its output, because both may contain keys.
     """
     command = Secret(command)
-    what, hint = "credential_process", "close each quote; write it as a shell would read it"
+    what, hint = (
+        "credential_process",
+        "check the quotes; the program and its arguments are quoted as in a shell",
+    )
     try:
         words = [Secret(word) for word in shlex.split(command)]
     except ValueError as error:  # the error's message does not contain the command
@@ -164,7 +167,7 @@ def from_process(command: str) -> Mapping[str, Any]:
         except (OSError, IndexError, ValueError) as error:
             forget_locals(error)
             why = "cannot be started"
-            hint = "give the full path of an executable program"
+            hint = "pass the full path of an executable program"
         except subprocess.TimeoutExpired as error:
             forget_locals(error)
             why = f"did not end within {PROCESS_SECONDS:.0f} s"

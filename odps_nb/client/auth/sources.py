@@ -87,7 +87,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r}: the file {path} does not exist",
             option="profile",
-            hint=f"write a table [{name}] with endpoint and project into that file, or pass "
+            hint=f"add a table [{name}] with endpoint and project to that file, or pass "
             "endpoint=, project=, access_id= and access_key=",
         )
     if name is None:
@@ -101,7 +101,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r} in {path}",
             option="profile",
-            hint=_did_you_mean(name, names) + f"profiles in the file: {known}",
+            hint=_did_you_mean(name, names) + f"the file has these profiles: {known}",
         )
     return name, _checked(name, hidden(document[name]), path)
 
@@ -118,7 +118,7 @@ def _load(path: Path) -> dict[str, Any] | None:
         # The parser's message contains line and column, but never the line's text.
         forget_locals(error)
         raise ConfigError(
-            f"{path} is not a TOML file: {error}",
+            f"{path} is not a valid TOML file: {error}",
             option="profile",
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
@@ -126,8 +126,8 @@ def _load(path: Path) -> dict[str, Any] | None:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
             option="profile",
-            hint="check the permissions of the file and its folders, or name another file in "
-            "ODPS_NB_PROFILES",
+            hint="check the permissions of the file and its folders, or set ODPS_NB_PROFILES to "
+            "another file",
         ) from None
 
 
@@ -143,19 +143,19 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             raise ConfigError(
                 f"profile {name!r} in {path}: {key} has the wrong type",
                 option=key,
-                hint=f"write text in quotes; {', '.join(_NUMBERS)} are numbers without quotes",
+                hint=f"put text in quotes; only {', '.join(_NUMBERS)} are numbers",
             )
     if any(table.get(secret) for secret in SECRET_NAMES) and _is_open(path):
         raise ConfigError(
-            f"{path} holds keys and other users of this machine may read it",
+            f"{path} contains keys, but other users of this machine can read it",
             option="profile",
-            hint=f"chmod 600 {path}",
+            hint=f"run chmod 600 {path}",
         )
     if why := _is_foreign(path):
         raise ConfigError(
             f"profiles are not read from {path}: {why}",
             option="profile",
-            hint="become the owner of both, and remove write permission for others: chmod go-w",
+            hint="make sure that you own the file and its folder, and run chmod go-w on both",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
 
@@ -180,7 +180,7 @@ def _is_foreign(path: Path) -> str | None:
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
-            return f"other users may write to {place}"
+            return f"other users can write to {place}"
     return None
 
 
@@ -211,7 +211,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     raise ConfigError(  # omits the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
-        hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
+        hint="unlock it and try again, run 'keyring get' to see the error, or pass the key itself",
     )
 
 

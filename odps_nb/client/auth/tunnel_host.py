@@ -27,15 +27,15 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     if theirs == ours:
         return
     if _is_private(theirs):
-        why = "" if _is_private(ours) else ", an address of a private network"
+        why = "" if _is_private(ours) else ", which is in a private network"
     else:
         leaves = has_token and _domain(theirs) != _domain(ours)
-        why = ": your token would go to another domain" if leaves else ""
+        why = ": it would receive your token, but is in another domain" if leaves else ""
     if why:
         raise ConfigError(
             f"{ours} names {theirs} as its Storage API{why}",
             option="tunnel_endpoint",
-            hint=f"if this is right, pass tunnel_endpoint={found!r}; else check the endpoint",
+            hint=f"if this is correct, pass tunnel_endpoint={found!r}; if not, check the endpoint",
         )
 
 

@@ -263,7 +263,7 @@ class BlobBatch:
     def _finish(self, answer: _Answer, length: int) -> None:
         # Only the end of the body, or a following copy, proves that the last blob is complete.
         if not answer.doubled and next(answer.events, None) is not None:
-            raise FramingError("the response holds more blobs than were requested")
+            raise FramingError("the response contains more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
             with contextlib.suppress(OdpsNbError):  # errors in the unused copy are irrelevant
                 for _ in answer.events:

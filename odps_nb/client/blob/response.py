@@ -106,7 +106,7 @@ class DeliveredPrefix:
     def _require_same(self) -> None:
         if self._left or self._seen != self._crc:
             raise ChecksumError(
-                "the blob is not the same as before the connection broke",
+                "the blob has changed since the connection broke",
                 expected=self._crc,
                 actual=self._seen,
                 offset=self.size,
@@ -159,7 +159,9 @@ def _head(response: HttpResponse) -> BlobHead:
     with closing(blob_events(response, 2)) as events:  # type: ignore[type-var]  # it is a generator
         start = next(iter(events), None)
         if not isinstance(start, BlobStart) or start.length is None:
-            raise FramingError("the blob has no head", request_id=response.request_id)
+            raise FramingError(
+                "the response does not begin with a blob's header", request_id=response.request_id
+            )
         if response.length is not None and response.length <= WORTH_READING:
             for _ in events:
                 pass

@@ -172,7 +172,7 @@ class SeekableBlob(io.RawIOBase):
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
             place = offset + (self.size if base is None else base)
             if place < 0:
-                raise ValueError(f"byte {place} is before the first one")
+                raise ValueError(f"the position must not be negative, but is {place}")
             self._at = place
             return place
 
@@ -278,7 +278,7 @@ class SeekableBlob(io.RawIOBase):
                 f"the blob has {kept.size:,} bytes, but its header states {self._size:,}",
                 expected=self._size,
                 actual=kept.size,
-                hint="read it again; if that does not help, tell the owner of the table",
+                hint="read it again; if this recurs, tell the owner of the table",
             )
         self.verified = stream.verified
         self._drop()
@@ -373,5 +373,5 @@ def _require_size(size: int, limit: int) -> None:
             f"the blob has more than {format_bytes(limit)}",
             limit=limit,
             actual=size,
-            hint="pass a larger max_bytes=, or read a part of it: blob.open(seek=True)",
+            hint="pass a larger max_bytes=, or read only a part of it: blob.open(seek=True)",
         )

@@ -35,7 +35,7 @@ class StreamedBlob(PieceFile):
     """
 
     when_closed: ClassVar[str] = (
-        "read a blob before taking the next one, or keep the bytes that read() returned"
+        "read each blob before requesting the next one, or keep the bytes that read() returns"
     )
 
     def __init__(
@@ -99,7 +99,7 @@ class StreamedBlob(PieceFile):
     def __repr__(self) -> str:
         head, state = self._head, "closed" if self.closed else f"at {self.tell()}"
         if head is None:
-            return f"<StreamedBlob {self.reference!r}, not asked for>"
+            return f"<StreamedBlob {self.reference!r}, not requested>"
         return (
             f"<StreamedBlob {self.reference!r} {format_bytes(head.size)}, "
             f"mime_type={head.mime_type[:80]!r}, file_name={head.file_name[:80]!r}, {state}>"

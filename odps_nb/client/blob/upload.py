@@ -56,7 +56,7 @@ class _Source:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the blob has neither a media type nor a file name."""
+        """Whether the blob has no media type and no file name."""
         return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
@@ -76,7 +76,7 @@ class _Source:
             if left:
                 raise FramingError(
                     f"{left} bytes are missing at the end of {self.content!r}",
-                    hint="the file became shorter while it was uploaded",
+                    hint="do not change the file during the upload",
                 )
 
     @contextlib.contextmanager
@@ -113,7 +113,7 @@ def _told_of(path: Path) -> Iterator[None]:
         raise ArgumentError(
             f"{path} cannot be read: {error.strerror or error}",
             argument="data",
-            hint="check that the file exists and is readable, and is not replaced meanwhile",
+            hint="check that the file exists, is readable, and is not replaced during the upload",
         ) from error
 
 
@@ -130,7 +130,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
-            f"a blob cannot be made from a {type(content).__name__}",
+            f"a blob cannot be created from a {type(content).__name__}",
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
@@ -148,9 +148,9 @@ def _checked(source: _Source) -> _Source:
         name = source.file_name or getattr(source.content, "name", None)
         raise ArgumentError(
             f"{name or 'the content of a blob'} has {source.size:,} bytes; "
-            "a BLOB holds 5 GiB at most",
+            "the maximum for a BLOB is 5 GiB",
             argument="data",
-            hint="split it into several rows",
+            hint="split it across several rows",
         )
     return source
 
@@ -248,7 +248,7 @@ class BlobUploader:
         size = sum(source.size for source in group)
         if answer.size is not None and answer.size != size:
             raise ChecksumError(
-                f"the server stored {answer.size} bytes of {size}",
+                f"the server stored {answer.size} of {size} bytes",
                 expected=size,
                 actual=answer.size,
             )

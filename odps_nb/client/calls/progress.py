@@ -247,7 +247,7 @@ class ProgressTracker:
                 self._splits[label] = replace(one, done=True)
 
     def noted(self, what: str) -> None:
-        """Add a line for an event that is neither a retry nor an error."""
+        """Add a line for an event other than a retry or an error."""
         with self._lock:
             self._events.append(what)
 
@@ -285,7 +285,7 @@ class ProgressTracker:
         self._listener.stop(self.snapshot())
 
     def snapshot(self) -> ProgressSnapshot:
-        """Return all counters as one value."""
+        """Return a snapshot of all counters."""
         with self._lock:
             counts: dict[str, Any] = dict(self._counts)
             under_way = list(self._sending.values())

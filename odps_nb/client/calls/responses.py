@@ -47,7 +47,7 @@ def doubt_version_4(error: ServiceError) -> None:
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
             "connect without region= to sign with version 2; this service may not support "
-            "signatures of version 4"
+            "signature version 4"
         )
 
 
@@ -59,7 +59,7 @@ def document(response: HttpResponse) -> bytes:
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
             raise OversizeError(
-                "the response is too long for a document",
+                "the JSON or XML response is too large",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
                 request_id=response.request_id,

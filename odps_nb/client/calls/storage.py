@@ -326,7 +326,7 @@ class StorageClient:
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
             "a client cannot be pickled or sent to another process",
-            hint="send the connection or a table, which can be pickled without keys",
+            hint="send the connection or a table, which are pickled without keys",
         )
 
     def __repr__(self) -> str:

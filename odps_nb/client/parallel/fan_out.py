@@ -63,7 +63,7 @@ class AdaptiveConcurrency:
         """Lower the limit by one, because the service throttled a request."""
         with self._lock:
             self.starving, self._since = True, 0
-            self._change(self.lanes - 1, "the service answers 429 (too many requests)")
+            self._change(self.lanes - 1, "the service responded with 429 (too many requests)")
 
     def record(self) -> None:
         """Count an item; after enough items without a 429, raise the limit by one."""
@@ -354,7 +354,7 @@ class _Round(Generic[T]):
 
     def end(self) -> None:
         """Stop all workers; called by the consumer, by a token, or at exit. Idempotent."""
-        self._token.cancel()  # first, or the consumer would see a normal end
+        self._token.cancel()  # first; otherwise the consumer would see a normal end
         self.stop()
 
     def stop(self) -> None:

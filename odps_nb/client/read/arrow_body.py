@@ -285,7 +285,7 @@ class RowStream:
                 f"not enough memory for the next Arrow message: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,
-                hint="read in smaller batches; if it persists, the stream is damaged",
+                hint="read in smaller batches; if this recurs, the stream is damaged",
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             if self._source is None or self._source.failed:
@@ -296,8 +296,8 @@ class RowStream:
         short = self._source is not None and self._source.ran_short
         kind = TruncatedError if short else FramingError
         return kind(
-            f"the Arrow stream is {'cut' if short else 'damaged'}: {error}",
+            f"the Arrow stream is {'truncated' if short else 'damaged'}: {error}",
             offset=self._check.total,
             request_id=self.request_id,
-            hint="read again; quote the request id if it persists",
+            hint="read again; if this recurs, report the request id",
         )

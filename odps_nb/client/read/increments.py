@@ -107,7 +107,7 @@ def plan_increment(
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(
-            f"the table has a column {CHANGE.name!r}, the name that changes=True uses",
+            f"changes=True adds a column {CHANGE.name!r}, but the table already has one",
             hint="read without changes=True, or rename the column",
         )
     start = 0 if since is None else _bound("since", since)
@@ -122,18 +122,18 @@ def _bound(name: str, value: Bound) -> int | str:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         version = value.__index__()
         if version < 0:
-            raise ArgumentError(f"{name} is {version}; versions begin with 0")
+            raise ArgumentError(f"{name} is {version}; versions start at 0")
         return version
     moment = _moment(value)
     if moment is None:
         raise ArgumentError(
-            f"{name} is {value!r}, which is neither a version nor a time",
+            f"{name} is {value!r}; it must be a version number or a time",
             hint=f"pass e.g. {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:
         raise ArgumentError(
-            f"{name} has a time zone; the service uses the time zone of the project",
-            hint="make it naive in the zone of the project: .astimezone(zone).replace(tzinfo=None)",
+            f"{name} has a time zone; it must be a naive time in the project's time zone",
+            hint="convert it: .astimezone(zone).replace(tzinfo=None)",
         )
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
 

@@ -34,8 +34,8 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry, because a consumer may wait that long between two batches. Thread-safe; no thread waits
-    for another thread's refresh. Call `close` after `keep_aside`.
+    expiry. A consumer may wait that long between two batches. Thread-safe; no thread waits for
+    another thread's refresh. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class SessionKeeper:
             read_timeout=min(_TIMEOUT, self._storage.options.read_timeout),
         )
         if answer.session_id != session.session_id:
-            raise FramingError(f"the answer is about another session, {answer.session_id!r}")
+            raise FramingError(f"the response is for another session, {answer.session_id!r}")
         return require_ready(answer, session.table)
 
 

@@ -87,13 +87,14 @@ class ReadPlan:
                 raise ArgumentError(f"{name} is {value}; it must be at least 1")
         if self.max_batch_rows > MAX_BATCH_ROWS:
             raise ArgumentError(
-                f"max_batch_rows is {self.max_batch_rows}; the service gives {MAX_BATCH_ROWS} rows"
-                " in a batch at most"
+                f"max_batch_rows is {self.max_batch_rows}; it must be at most {MAX_BATCH_ROWS}"
             )
         if self.limit is not None and self.limit < 0:
             raise ArgumentError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:
-            raise ArgumentError(f"versions are {self.versions}; they must not go backwards")
+            raise ArgumentError(
+                f"versions are {self.versions}; they must be in ascending order, from 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

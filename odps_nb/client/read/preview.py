@@ -38,7 +38,8 @@ def fetch_preview(
     """
     if request.limit is None:
         raise ArgumentError(
-            f"the preview of {request.table} has no limit", hint="pass a number of rows, 0 for all"
+            f"the preview of {request.table} has no limit",
+            hint="pass a number of rows, or 0 for all",
         )
     what = f"preview of {request.table}"
     attempts = storage.attempts(what, tracker=tracker, cancel=cancel)

@@ -154,7 +154,7 @@ class ResumableRowStream:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} closed its connection: the service throttles others (429)"
+            f"{self._what} closed its connection: the service throttles other readers (429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:
@@ -213,7 +213,7 @@ class ResumableRowStream:
                 places = self._wanted(stream.schema)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
-                    "the columns changed between two streams of one snapshot",
+                    "the columns differ between two streams of the same snapshot",
                     request_id=stream.request_id,
                 )
         except BaseException:
@@ -320,7 +320,7 @@ def delivered(
             tracker.correct_rows(before + found)
     if limit is None and rows is not None and found != rows:
         raise TruncatedError(
-            f"{found} rows of {what} arrived, but its snapshot has {rows}",
+            f"{found} rows of {what} arrived, but the snapshot has {rows}",
             expected=rows,
             actual=found,
         )

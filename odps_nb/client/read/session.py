@@ -291,7 +291,7 @@ def _is_free(plan: ReadPlan) -> bool:
 def _bearable(splits: int) -> int:
     if splits > MAX_SPLITS:
         raise ArgumentError(
-            f"that would be {splits:,} splits; at most {MAX_SPLITS:,} are planned",
+            f"the read would have {splits:,} splits; the maximum is {MAX_SPLITS:,}",
             code="TooManySplits",
             hint="make them larger (split_bytes=), or read fewer partitions at a time",
         )

@@ -29,7 +29,7 @@ FEW_BYTES = 16
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read concurrently, so that one batch of each fits the budget."""
+    """Return the number of concurrent splits, so that one batch of each fits into the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 

@@ -139,7 +139,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
         if options.buckets is not None and not options.primary_key:
             raise ArgumentError(
                 "buckets= is given without cluster_by=",
-                hint="name columns: cluster_by=['id'], buckets=16",
+                hint="pass columns as well: cluster_by=['id'], buckets=16",
             )
         return []
     if options.buckets is None:
@@ -199,11 +199,11 @@ def _check_types(schema: TableSchema) -> None:
     for column in schema.partition_columns:
         if has_blob(column.type):
             raise ArgumentError(
-                f"the partition column {column.name!r} holds a BLOB, which cannot be compared"
+                f"the partition column {column.name!r} contains a BLOB, which is not allowed"
             )
     for column in schema.columns:
         if _key_holds_blob(column.type):
-            raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
+            raise ArgumentError(f"the column {column.name!r} contains a MAP with a BLOB in its key")
     for column in schema.all_columns:
         if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could inject SQL
             raise ArgumentError(
@@ -223,7 +223,7 @@ def _key_holds_blob(type_: OdpsType) -> bool:
 
 def _number(value: object, name: str, of_what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(f"{name} {value!r} is not a number {of_what}")
+        raise ArgumentError(f"{name} is {value!r}; it must be a number {of_what}, at least 1")
     return value
 
 
@@ -231,16 +231,16 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
     if not is_table_name(table.table):
         raise ArgumentError(
             f"{table.table!r} is not a valid table name",
-            hint="names have letters from a to z, digits and underscores, start with a letter, "
-            f"and are at most {MAX_NAME_BYTES} bytes long",
+            hint="use letters from a to z, digits and underscores; start with a letter, "
+            f"and use at most {MAX_NAME_BYTES} bytes",
         )
     seen: set[str] = set()
     for column in columns:
         if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters from a to z, Chinese characters, digits, underscores and "
-                f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
+                hint="use letters from a to z, Chinese characters, digits, underscores and "
+                f"single quotes, at most {MAX_NAME_BYTES} bytes",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is defined twice")

@@ -106,7 +106,9 @@ def submit_sql(
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
         if error.in_doubt:
-            error.add_note("check whether the service runs this statement before you repeat it")
+            error.add_note(
+                "check whether the service is running this statement before you repeat it"
+            )
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
@@ -185,7 +187,7 @@ def wait_sql(
     """Wait for the query to succeed; after ``timeout`` seconds, raise without cancelling it."""
     if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
-            f"the query still runs after {timeout:g} s",
+            f"the query is still running after {timeout:g} s",
             hint="call wait() again, or cancel() to stop it",
         )
     if (failure := _find_failure(storage, instance, tracker)) is not None:
@@ -240,9 +242,9 @@ def _find_failure(
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
 # Queries that projects refuse by default, and hints to allow them (``docs/protocol.md`` 8.6).
 _REFUSED = {
-    "is full scan with all partitions": "name partitions in the condition, or allow it by "
+    "is full scan with all partitions": "select partitions in the condition, or write "
     "set odps.sql.allow.fullscan=true; above the query",
-    "ORDER BY must be used with a LIMIT": "add a limit, or allow it by "
+    "ORDER BY must be used with a LIMIT": "add a limit, or write "
     "set odps.sql.validate.orderby.limit=false; above the query",
 }
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
@@ -296,9 +298,7 @@ def run_sql(
         stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
             error.in_doubt = True
-            error.add_note(
-                f"instance {instance.instance_id} was started; whether it succeeded is unknown"
-            )
+            error.add_note(f"instance {instance.instance_id} was started; its outcome is unknown")
         raise
     if not in_time:
         raise _cancelled_late(storage, instance, timeout)
@@ -319,7 +319,7 @@ def _cancelled_late(
     )
     error.in_doubt = True
     error.add_note(
-        f"instance {instance.instance_id}: a statement that writes may have succeeded meanwhile"
+        f"instance {instance.instance_id}: a statement that writes may still have succeeded"
     )
     return error
 
@@ -360,7 +360,7 @@ def estimate_sql(
     wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
     tasks = storage.control(wanted).tasks
     if not tasks:
-        raise FramingError("the estimate of a query has no result")
+        raise FramingError("the service returned no estimate for the query")
     return SqlCost.decode(tasks[0].text)
 
 

@@ -90,12 +90,12 @@ class ResultSession:
         """Raise if this session may have fewer rows than requested (``None``: all)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
-                f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
-                "result here, and this one may have more",
+                f"this key may read only the first {LIMITED_RESULT_ROWS:,} rows of a result, and "
+                "this result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result into a "
-                "table by SQL, or ask the owner of the project for the right to download",
+                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "
+                "table with SQL, or ask the project's owner for permission to download",
             )
 
 

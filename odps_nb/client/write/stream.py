@@ -103,7 +103,7 @@ class WriteStream:
         offset = answer.row_offset if answer.access_token else answer.record_count
         if offset is None:
             raise ConflictError(
-                f"the service does not say how many rows {self.label} holds",
+                f"the service does not report how many rows {self.label} has",
                 code="UnknownRowOffset",
                 hint="open a higher version of it and write all of its rows again",
             )
@@ -285,7 +285,7 @@ class WriteStream:
         if landed < end:
             attempts.again(error, idempotent=True, resume=f"row {landed}")
         else:
-            self._tracker.retried(f"{attempts.what}: the answer was lost, the rows are there")
+            self._tracker.retried(f"{attempts.what}: the response was lost, but the rows arrived")
 
     def _ask(self, error: OdpsNbError) -> int | None:
         try:
@@ -307,11 +307,11 @@ class WriteStream:
     ) -> OdpsNbError:
         if landed is None:
             error.add_note(
-                "the server does not say whether the rows arrived; nothing is sent again"
+                "the server does not report whether the rows arrived; they are not sent again"
             )
             return error
         return ConflictError(
-            f"the server has {landed} rows in {self.label}, but {first} to {end} are possible",
+            f"the server has {landed} rows in {self.label}; expected {first} to {end}",
             code="RowOffsetConflict",
             hint="check whether another writer uses this stream",
         )

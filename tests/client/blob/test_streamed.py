@@ -128,7 +128,7 @@ def test_a_blob_is_closed_when_its_turn_is_over():
         next(blobs)
         with pytest.raises(StateError) as caught:
             kept.read(1)
-        assert "before taking the next one" in caught.value.hint
+        assert "before requesting the next one" in caught.value.hint
         assert repr(kept).endswith("closed>")
 
 
@@ -204,7 +204,7 @@ def test_a_blob_that_changes_after_a_break_is_an_error():
     retry = {"retry": RetryPolicy(max_attempts=2)}
     with two_large(cut_at(0.5), other, client=retry) as (blobs, _):
         next(blobs)
-        with pytest.raises(ChecksumError, match="not the same as before"):
+        with pytest.raises(ChecksumError, match="the blob has changed since the connection broke"):
             next(blobs).read()
 
 
