@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from odps_nb.arrow.char import char_columns, stripped
 from odps_nb.arrow.text import fit_text, text_types
-from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
@@ -28,7 +27,6 @@ def fetch_preview(
     shown: Sequence[Column] | None = None,
     text: TextOptions = STRICT_TEXT,
     tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
 ) -> pa.Table:
     """Return a table's first rows; sends one request, which is retried as a whole.
 
@@ -42,7 +40,7 @@ def fetch_preview(
             hint="pass a number of rows, or 0 for all",
         )
     what = f"preview of {request.table}"
-    attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+    attempts = storage.attempts(what, tracker=tracker)
 
     def once() -> tuple[RowStream, list[pa.RecordBatch]]:
         response = storage.open(request, attempts=attempts)

@@ -28,12 +28,12 @@ from odps_nb.client.read.sizes import (
     batch_bound,
     batch_bytes,
     batch_rows,
-    lanes_for,
     piece_bytes,
     row_bytes,
+    workers_for,
 )
 from odps_nb.schema import Column
-from odps_nb.terms import Compression, RowRangeSplit, Split
+from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 ALL_ROWS = 2**32 - 1
@@ -46,7 +46,6 @@ def iter_split(
     split: Split,
     *,
     columns: tuple[str, ...] = (),
-    compression: Compression | None = None,
     skip_rows: int = 0,
     max_batch_rows: int | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -84,7 +83,7 @@ def iter_split(
         max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
         max_batch_raw_size=batch_bound(max_batch_bytes),
         data_columns=(*columns, *hidden) if columns else (),
-        compression=session.compression if compression is None else compression,
+        compression=session.compression,
     )
     promised = _promised(session, (*columns, *hidden) if columns else ())
     selected = (*shown, *hidden) if hidden else columns or session.columns
@@ -167,7 +166,6 @@ def iter_batches(
     read_ahead: int | None = None,
     max_bytes: int | None = None,
     columns: tuple[str, ...] = (),
-    compression: Compression | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -197,12 +195,12 @@ def iter_batches(
         # One connection to a service on this machine keeps a processor busy; further connections
         # would only add requests and threads.
         workers = 1
-    lanes = lanes_for(workers, ahead)
+    readers = workers_for(workers, ahead)
     pieces = PieceRanges(
-        session.splits, size=piece_bytes(ahead, lanes), row_bytes=row_bytes(session)
+        session.splits, size=piece_bytes(ahead, readers), row_bytes=row_bytes(session)
     )
     concurrency = AdaptiveConcurrency(
-        len(list(islice(pieces, lanes))),
+        len(list(islice(pieces, readers))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
     )
 
@@ -212,7 +210,6 @@ def iter_batches(
             session,
             piece,
             columns=columns,
-            compression=compression,
             max_batch_bytes=batch_bytes(ahead, concurrency.most),
             max_batch_rows=batch_rows(session, ahead, concurrency.most),
             tracker=tracker,

@@ -34,7 +34,6 @@ from odps_nb.errors import (
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import (
     STRICT_TEXT,
-    Compression,
     RowRangeSplit,
     SessionStatus,
     TextMode,
@@ -176,7 +175,6 @@ def iter_result(
     session: ResultSession,
     *,
     limit: int | None = None,
-    compression: Compression = Compression.NONE,
     page_rows: int = PAGE_ROWS,
     workers: int | None = None,
     read_ahead: int | None = None,
@@ -198,12 +196,10 @@ def iter_result(
     if several is not None:
         for page in pages:
             several.plan_split(str(page), rows=page.count)
-    lanes = DEFAULT_WORKERS if workers is None else workers
-    concurrency = AdaptiveConcurrency(min(len(pages), lanes))
+    workers = DEFAULT_WORKERS if workers is None else workers
+    concurrency = AdaptiveConcurrency(min(len(pages), workers))
 
-    stream = partial(
-        _stream, storage, session, compression=compression, text=text, unit=unit, tracker=tracker
-    )
+    stream = partial(_stream, storage, session, text=text, unit=unit, tracker=tracker)
 
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
         label = None if several is None else str(page)
@@ -240,7 +236,6 @@ def _stream(
     session: ResultSession,
     rows: RowRangeSplit,
     *,
-    compression: Compression = Compression.NONE,
     text: TextOptions,
     **more: Any,
 ) -> ResumableRowStream:
@@ -252,7 +247,7 @@ def _stream(
     )
     return ResumableRowStream(
         storage,
-        partial(_request, session, rows, compression),
+        partial(_request, session, rows),
         what=f"{rows} of the result of instance {session.instance_id}",
         start=rows.offset,
         expected=rows.offset + rows.count,
@@ -262,9 +257,7 @@ def _stream(
     )
 
 
-def _request(
-    session: ResultSession, page: RowRangeSplit, compression: Compression, row: int
-) -> ReadInstance:
+def _request(session: ResultSession, page: RowRangeSplit, row: int) -> ReadInstance:
     return ReadInstance(
         project=session.project,
         instance_id=session.instance_id,
@@ -273,7 +266,6 @@ def _request(
         count=page.offset + page.count - row,
         task_name=session.task,
         enable_limit=session.limited,
-        compression=compression,
     )
 
 
