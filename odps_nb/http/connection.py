@@ -132,14 +132,6 @@ class _Guarded(HTTPConnection):
         size = None if exchange is None else exchange.receive_buffer
         return size is None or not receives_more(_plain(self.sock), size)
 
-    def _fit(self, exchange: Exchange) -> None:
-        """Set or remove the receive-buffer limit, as this exchange requires."""
-        sock, size = _plain(self.sock), exchange.receive_buffer
-        if size is not None:
-            bound_receiving(sock, size)
-        else:
-            unbound_receiving(sock)
-
     def _tunnel(self) -> None:
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
         try:
@@ -159,7 +151,10 @@ class _Guarded(HTTPConnection):
         if self.sock is not None:  # kept alive, or just after a TLS handshake
             exchange = EXCHANGE.get()
             exchange.abort.attach(self.sock)
-            self._fit(exchange)
+            if exchange.receive_buffer is not None:
+                bound_receiving(_plain(self.sock), exchange.receive_buffer)
+            else:
+                unbound_receiving(_plain(self.sock))
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:

@@ -61,7 +61,7 @@ class HttpResponse:
     """A response whose body is not read yet; the caller closes it or reads it to the end.
 
     Closing it early closes the connection; reading to the end returns the connection to the pool.
-    Only `abort` and `arriving` may be used from another thread.
+    Only `arriving` may be used from another thread.
     """
 
     def __init__(
@@ -133,10 +133,6 @@ class HttpResponse:
         """Remove the limit set by the request's ``receive_buffer``, to read the body faster."""
         if self._request.receive_buffer is not None and not self.closed:
             self._request.abort.receive_freely()
-
-    def abort(self) -> None:
-        """Abort from any thread; a waiting read then raises `CancelledError` at once."""
-        self._request.abort.stop()
 
     def close(self) -> None:
         """Release the connection, or close it if the body was not read to its end. Idempotent."""
@@ -216,16 +212,13 @@ class RequestsTransport:
     def __init__(self, *, pool_size: int = 32) -> None:
         self._pool_size = pool_size
         self._closed = False
-        self._begin()
+        self._after_fork()
         renew_after_fork(self)
-
-    def _begin(self) -> None:
-        self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
-        self._environment = ProxyEnvironment()
 
     def _after_fork(self) -> None:
         """Use new connections in a forked child: the old ones carry the parent's responses."""
-        self._begin()
+        self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
+        self._environment = ProxyEnvironment()
 
     def send(self, request: HttpRequest) -> HttpResponse:
         """Send a request and return the response once its headers have arrived; raise for 3xx."""
@@ -294,20 +287,15 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
         raise
 
 
-def _is_reassigned(headers: Mapping[str, str]) -> bool:
-    """Return whether a 308 tells the client to repeat the request at the same address.
-
-    The tunnel names the new server in its own header; a redirect has only a Location.
-    """
-    return "odps-tunnel-routed-server" in headers or "location" not in headers
-
-
 def _from_the_server(response: HttpResponse) -> HttpResponse:
     """Return the response; raise if it is 3xx or a proxy's request for a login (407)."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
-    if response.status == 308 and _is_reassigned(response.headers):
+    # If the tunnel moves a request, it names the new server in its own header; the client repeats
+    # the request at the same address. A redirect has only a Location.
+    moves = "odps-tunnel-routed-server" in response.headers or "location" not in response.headers
+    if response.status == 308 and moves:
         raise ThrottledError(
             "the service moves this request to another server (308)",
             status=308,

@@ -102,19 +102,14 @@ class SlicedReader(io.RawIOBase):
         return count
 
     def _receive(self, buffer: Any) -> int:
-        self._require_time()
-        try:
-            return self._sock.recv_into(buffer)
-        except TimeoutError:
-            pass
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout - SLICE
-        while deadline is None or time.monotonic() < deadline:
+        began = time.monotonic()
+        while True:
             self._require_time()
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:
-                continue
-        raise SilentError(self._timeout or 0.0)
+                if self._timeout is not None and time.monotonic() >= began + self._timeout:
+                    raise SilentError(self._timeout) from None
 
     def _require_time(self) -> None:
         if self.deadline is None or time.monotonic() < self.deadline:

@@ -342,9 +342,9 @@ def test_an_abort_before_the_start_is_noticed(transport):
 
 def test_an_abort_after_the_end_leaves_the_kept_connection_alone(transport):
     with Peer(answers(b"one", b"two")) as peer:
-        first = ask(transport, peer.url)
-        assert first.read() == b"one"
-        first.abort()
+        stop = Abort()
+        assert ask(transport, peer.url, abort=stop).read() == b"one"
+        stop.stop()
         with ask(transport, peer.url) as second:
             assert second.read() == b"two"
         assert peer.connections == 1
