@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events, raw_size
+from odps_nb.client.blob.response import DeliveredPrefix, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import NotFoundError, OdpsNbError, StateError
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression, format_bytes
+from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEvent
 
@@ -64,12 +63,7 @@ class PieceFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         """Return ``size`` bytes (fewer only at the end), or the rest if negative or ``None``."""
-        if size is None or size < 0:
-            return self.readall()
-        buffer = bytearray(size)
-        count = self.readinto(buffer)
-        del buffer[count:]
-        return bytes(buffer)
+        return super().read(-1 if size is None else size) or b""
 
     def readall(self) -> bytes:
         """Return all remaining bytes."""
@@ -110,14 +104,9 @@ class BlobFile(PieceFile):
         storage: StorageClient,
         request: ReadBlobs,
         attempts: Attempts,
-        *,
-        max_blob: int,
-        tracker: ProgressTracker | None,
     ) -> None:
         super().__init__()
         self._storage, self._request, self._attempts = storage, request, attempts
-        self._max_blob = max_blob
-        self._tracker = tracker or ProgressTracker("blobs", attempts.what)
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
         self._delivered = DeliveredPrefix()  # counts verified bytes, up to the current piece
@@ -158,7 +147,7 @@ class BlobFile(PieceFile):
         self._drop()  # a failed attempt may have left a response
         response = self._storage.open(self._request, attempts=self._attempts)
         self._response = response
-        self._events = blob_events(response, 1, max_blob=self._max_blob)
+        self._events = blob_events(response, 1)
         self.size = raw_size(response)
         self._delivered.restart()
 
@@ -182,7 +171,6 @@ class BlobFile(PieceFile):
                 piece := self._delivered.skip_delivered(event.data)
             ):
                 self._delivered.add(piece)
-                self._tell(len(piece))
                 return piece
         self._delivered.finish()
         self._end()
@@ -191,13 +179,7 @@ class BlobFile(PieceFile):
     def _end(self) -> None:
         response, self._ended, self.size = self._response, True, self._delivered.size
         self.verified = response is not None and response.is_delimited
-        self._tell(0)
-        self._tracker.add(items=1, verified_bytes=self.size if self.verified else 0)
         self._drop()
-
-    def _tell(self, decoded: int) -> None:
-        if self._response is not None:
-            self._tracker.add(wire_bytes=self._response.untold(), decoded_bytes=decoded)
 
     def _drop(self) -> None:
         response, self._response = self._response, None
@@ -209,9 +191,6 @@ def open_blob(
     storage: StorageClient,
     reference: BlobReference,
     *,
-    compression: Compression = Compression.NONE,
-    max_blob: int = MAX_BLOB,
-    tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobFile:
@@ -219,7 +198,6 @@ def open_blob(
 
     ``receive_buffer`` limits the bytes that the kernel receives ahead; ``None``: no limit.
     """
-    attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
+    attempts = storage.attempts(f"BlobRead of {reference!r}", cancel=cancel)
     attempts.receive_buffer = receive_buffer
-    request = ReadBlobs(references=(reference,), compression=compression)
-    return BlobFile(storage, request, attempts, max_blob=max_blob, tracker=tracker).start()
+    return BlobFile(storage, ReadBlobs(references=(reference,)), attempts).start()

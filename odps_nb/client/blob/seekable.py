@@ -36,20 +36,14 @@ _PIECE = 1 << 20
 class Spool(CachedBlob):
     """Bytes received from front to back, kept in memory, or in an unnamed file if they are many."""
 
-    def __init__(self, *, memory: int = MEMORY) -> None:
+    def __init__(self) -> None:
         super().__init__(io.BytesIO(), 0)
-        self._memory = memory
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether the bytes are kept in a file."""
-        return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
         """Append a piece; after an error or an interrupt, none of its bytes are kept."""
         try:
-            if not self.on_disk and self.size + len(piece) > self._memory:
-                self._move()
+            if isinstance(self._file, io.BytesIO) and self.size + len(piece) > MEMORY:
+                self._move(self._file)
             self._file.seek(self.size)
             _write(self._file, piece)
         except OSError as error:
@@ -67,17 +61,16 @@ class Spool(CachedBlob):
             self.read_at(place, memoryview(piece))
             yield bytes(piece)
 
-    def _move(self) -> None:
+    def _move(self, before: io.BytesIO) -> None:
         # The file is unbuffered, because a forked child would write a filled buffer again.
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
-            assert isinstance(self._file, io.BytesIO)  # the bytes are moved only once
-            with self._file.getbuffer() as held:
+            with before.getbuffer() as held:
                 _write(file, held[: self.size])
         except BaseException:
             file.close()
             raise
-        self._file.close()
+        before.close()
         self._file = file
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from odps_nb.client.blob.batch import BlobBatch, BlobPart
 from odps_nb.client.blob.file import PieceFile
 from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS
-from odps_nb.client.blob.response import MAX_BLOB, BlobHead, head_of
+from odps_nb.client.blob.response import BlobHead, head_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -169,29 +169,14 @@ def iter_streamed_blobs(
     positions: Mapping[BlobReference, Sequence[int]],
     *,
     compression: Compression = Compression.NONE,
-    batch_count: int = BATCH_COUNT,
-    workers: int = BLOB_WORKERS,
-    waiting_bytes: int = WAITING_BYTES,
-    piece_bytes: int = PIECE_BYTES,
-    max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs in order, each once; requesting the next one closes the previous one.
 
-    Leaving the iterator early closes its connections and joins its threads.
-
-    Parameters
-    ----------
-    positions
-        References to fetch, in this order, mapped to their positions in the caller's list.
-    batch_count, workers
-        Maximum references per request, and number of concurrent requests. The blobs of all
-        concurrent requests together have about ``waiting_bytes``.
-    waiting_bytes
-        Maximum bytes of blobs that wait for the consumer. Each worker holds one more piece.
-    piece_bytes
-        Size of the pieces of larger blobs, in bytes.
+    ``positions`` maps each reference to its positions in the caller's list. At most `WAITING_BYTES`
+    of blobs wait for the consumer; each worker holds one more piece. Leaving the iterator early
+    closes its connections and joins its threads.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]
@@ -200,9 +185,9 @@ def iter_streamed_blobs(
         tracker.phase(Phase.FETCHING)
     batches = ReferenceRanges(
         len(references),
-        count=batch_count,
-        size=max(1, waiting_bytes // workers),
-        first_count=min(FIRST_COUNT, -(-len(references) // workers)),
+        count=BATCH_COUNT,
+        size=max(1, WAITING_BYTES // BLOB_WORKERS),
+        first_count=min(FIRST_COUNT, -(-len(references) // BLOB_WORKERS)),
     )
 
     def job(low: int, high: int) -> Callable[[CancelToken], Iterator[BlobPart]]:
@@ -211,8 +196,7 @@ def iter_streamed_blobs(
             references[low:high],
             places=places[low:high],
             compression=compression,
-            max_blob=max_blob,
-            piece=piece_bytes,
+            piece=PIECE_BYTES,
             tracker=tracker,
             cancel=token,
         ).parts()
@@ -224,8 +208,8 @@ def iter_streamed_blobs(
     parts = fan_out(
         (job(low, high) for low, high in batches),
         size=size,
-        workers=workers,
-        max_bytes=waiting_bytes,
+        workers=BLOB_WORKERS,
+        max_bytes=WAITING_BYTES,
         cancel=storage.operation(cancel),
     )
     return _one_at_a_time(positions, parts)

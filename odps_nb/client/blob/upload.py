@@ -23,9 +23,8 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
 from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ArgumentError, ChecksumError, FramingError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec
+from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
-from odps_nb.wire.codings import Encoder, encoder
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
 
 BATCH_COUNT = 512
@@ -48,16 +47,6 @@ class _Source:
     mime_type: str | None
     file_name: str | None
     is_copy: bool = False
-
-    def let_go(self) -> None:
-        """Delete a stream's temporary copy; hundreds of copies would need gigabytes."""
-        if self.is_copy:
-            self.content.close()
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether the blob has no media type and no file name."""
-        return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """Iterate over exactly ``size`` bytes of the content, from its start.
@@ -187,7 +176,6 @@ class BlobUploader:
     """Fields that identify the write stream in each request: table, session, id, version, token."""
     partition: PartitionSpec
     column_id: int
-    compression: Compression = Compression.NONE
     tracker: ProgressTracker = field(repr=False)
     cancel: CancelToken | None = field(repr=False, default=None)
 
@@ -200,7 +188,8 @@ class BlobUploader:
             for group in _groups(_checked(_source(item, files)) for item in items):
                 references += self._send(group)
                 for source in group:
-                    source.let_go()
+                    if source.is_copy:  # hundreds of temporary copies would need gigabytes
+                        source.content.close()
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
@@ -211,20 +200,20 @@ class BlobUploader:
             tracker=self.tracker,
             cancel=self.cancel,
         )
-        alone = len(group) == 1 and group[0].is_bare
-        stream = {**self.stream, "compression": self.compression}
+        first = group[0]
+        alone = len(group) == 1 and first.mime_type is None and first.file_name is None
         request: WriteBlob | WriteBlobBatch = (
-            WriteBlob(partition=self.partition, column_id=self.column_id, **stream)
+            WriteBlob(partition=self.partition, column_id=self.column_id, **self.stream)
             if alone
-            else WriteBlobBatch(**stream)
+            else WriteBlobBatch(**self.stream)
         )
 
         def once() -> tuple[Sending, WriteBlobAnswer]:
             sending = Sending()
             with self.tracker.sending(sending):
                 with self.storage.upload(request, attempts=attempts) as upload:
-                    body = _Body(upload, self.compression, sending)
-                    answer = body.single(group[0]) if alone else body.frames(group, self._header)
+                    body = _Body(upload, sending)
+                    answer = body.single(first) if alone else body.frames(group, self._header)
                 self._check(answer, group)
             return sending, answer
 
@@ -267,14 +256,10 @@ class BlobUploader:
 
 
 class _Body:
-    """The body of one upload, compressed if requested."""
+    """The body of one upload."""
 
-    def __init__(
-        self, upload: CallUpload[WriteBlobAnswer], compression: Compression, sending: Sending
-    ) -> None:
+    def __init__(self, upload: CallUpload[WriteBlobAnswer], sending: Sending) -> None:
         self._upload, self._sending = upload, sending
-        coded = compression is not Compression.NONE
-        self._encoder: Encoder | None = encoder(compression) if coded else None
 
     def single(self, source: _Source) -> WriteBlobAnswer:
         """Send one blob without a frame; raise unless the MD5 that the server returns matches."""
@@ -308,12 +293,10 @@ class _Body:
         return self._finish()
 
     def _write(self, data: bytes | memoryview) -> None:
-        self._upload.write(data if self._encoder is None else self._encoder.feed(data))
+        self._upload.write(data)
         self._sending.wire_bytes = self._upload.sent_bytes
 
     def _finish(self) -> WriteBlobAnswer:
-        if self._encoder is not None:
-            self._upload.write(self._encoder.finish())
         answer = self._upload.finish()
         self._sending.wire_bytes = self._upload.sent_bytes
         return answer

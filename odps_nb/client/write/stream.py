@@ -285,7 +285,8 @@ class WriteStream:
         if landed < end:
             attempts.again(error, idempotent=True, resume=f"row {landed}")
         else:
-            self._tracker.retried(f"{attempts.what}: the response was lost, but the rows arrived")
+            what = f"{attempts.what}: the response was lost, but the rows arrived"
+            self._tracker.noted(what, retries=1)
 
     def _ask(self, error: OdpsNbError) -> int | None:
         try:
@@ -323,8 +324,6 @@ class WriteStream:
         items: Iterable[BlobItem],
         column_id: int,
         partition: PartitionSpec | None = None,
-        *,
-        compression: Compression = Compression.NONE,
     ) -> list[BlobReference]:
         """Upload blobs for a BLOB column; return their references, in order.
 
@@ -338,7 +337,6 @@ class WriteStream:
             stream=self._named(),
             partition=self._session.partition if partition is None else partition,
             column_id=column_id,
-            compression=compression,
             tracker=self._tracker,
             cancel=self._cancel,
         )
