@@ -22,7 +22,7 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -291,13 +291,12 @@ def cache_limit(stated: str | None) -> int:
     return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
 
 
-def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:
+def open_cache(profile: Profile) -> BlobCache | None:
     """Return a profile's cache, or ``None`` if it is disabled; does not access the disk."""
     limit = cache_limit(profile.blob_cache)
     if not limit:
         return None
-    stated = (os.environ if environ is None else environ).get("ODPS_NB_CACHE_DIR")
-    if stated:
+    if stated := os.environ.get("ODPS_NB_CACHE_DIR"):
         folder = Path(stated)
     else:
         from platformdirs import user_cache_path

@@ -26,7 +26,6 @@ from odps_nb.wire.control import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.calls.progress import ProgressTracker
     from odps_nb.client.calls.storage import StorageClient
 
 _log = logging.getLogger("odps_nb")
@@ -128,12 +127,10 @@ def table_exists(
     return True
 
 
-def fetch_table(
-    storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
-) -> TableInfo:
+def fetch_table(storage: StorageClient, table: TableName) -> TableInfo:
     """Return a table's metadata; if the table is missing, the error suggests similar names."""
     try:
-        return storage.control(GetTable(table=table), tracker=tracker)
+        return storage.control(GetTable(table=table))
     except NotFoundError as error:
         suggest_tables(storage, table, error)
         error.add_note(f"table {table}")

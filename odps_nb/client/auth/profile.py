@@ -21,13 +21,6 @@ from odps_nb.terms import TableName
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
 
-_HOW = {
-    "endpoint": "endpoint= or ODPS_ENDPOINT",
-    "project": "project= or ODPS_PROJECT",
-    "access_id": "access_id= or ODPS_ACCESS_ID",
-    "access_key": "access_key= or ODPS_ACCESS_KEY",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
@@ -368,12 +361,8 @@ def _complete(account: Mapping[str, Any]) -> bool:
 
 
 def _missing(options: list[str]) -> ConfigError:
-    if options == ["access_id"]:
-        return ConfigError(
-            "access_key was given without access_id", option="access_id", hint=_HOW["access_id"]
-        )
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
-    ways = " and ".join(_HOW[option] for option in options)
+    ways = " and ".join(f"{option}= or ODPS_{option.upper()}" for option in options)
     if "access_key" in options:
         ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
     return ConfigError(

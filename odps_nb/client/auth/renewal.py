@@ -141,9 +141,6 @@ class CredentialSource:
             hint=f"return {_SHAPE}",
         )
 
-    def __repr__(self) -> str:
-        return f"<CredentialSource {self._what}>"
-
 
 def from_process(command: str) -> Mapping[str, Any]:
     """Run a program without a shell, and return the JSON object that it prints.

@@ -145,7 +145,8 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
                 option=key,
                 hint=f"put text in quotes; only {', '.join(_NUMBERS)} are numbers",
             )
-    if any(table.get(secret) for secret in SECRET_NAMES) and _is_open(path):
+    is_open = os.name == "posix" and path.stat().st_mode & 0o077
+    if is_open and any(table.get(secret) for secret in SECRET_NAMES):
         raise ConfigError(
             f"{path} contains keys, but other users of this machine can read it",
             option="profile",
@@ -158,10 +159,6 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             hint="make sure that you own the file and its folder, and run chmod go-w on both",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
-
-
-def _is_open(path: Path) -> bool:
-    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
 
 
 def _is_foreign(path: Path) -> str | None:

@@ -127,7 +127,7 @@ class Attempts:
         line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
         _log.info("%s", line)
         if self.tracker is not None:
-            (self.tracker.resumed if resume else self.tracker.retried)(line)
+            self.tracker.noted(line, resumes=bool(resume), retries=not resume)
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:

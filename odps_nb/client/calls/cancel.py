@@ -82,6 +82,3 @@ class CancelToken:
                 self._watched.add(one)
                 return
         one.stop()
-
-    def __repr__(self) -> str:
-        return f"<CancelToken {'cancelled' if self.cancelled else 'live'}>"

@@ -246,8 +246,9 @@ class ProgressTracker:
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._splits[label] = replace(one, done=True)
 
-    def noted(self, what: str) -> None:
-        """Add a line for an event other than a retry or an error."""
+    def noted(self, what: str, **counts: Unpack[Counts]) -> None:
+        """Add a line for an event, and add to counters such as ``retries``."""
+        self.add(**counts)
         with self._lock:
             self._events.append(what)
 
@@ -255,18 +256,6 @@ class ProgressTracker:
         """Set the message to show if the operation succeeds."""
         with self._lock:
             self._remark = what
-
-    def retried(self, what: str) -> None:
-        """Count a retry and add a line for it."""
-        with self._lock:
-            self._counts["retries"] += 1
-            self._events.append(what)
-
-    def resumed(self, what: str) -> None:
-        """Count a stream that resumed after a break, and add a line for it."""
-        with self._lock:
-            self._counts["resumes"] += 1
-            self._events.append(what)
 
     def request(self, request_id: str | None) -> None:
         """Record a response's request id; only the latest few are kept."""

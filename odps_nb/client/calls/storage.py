@@ -88,7 +88,8 @@ class StorageClient:
         self.options: ClientOptions = options or profile.client_options
         if transport is None:
             transport = RequestsTransport(pool_size=self.options.connections)
-        self._transport, self._now = transport, clock
+        self._transport = transport
+        self.now, self.monotonic = clock, monotonic
         self._retry = retry or RetryPolicy(
             max_attempts=self.options.retries + 1, deadline=self.options.deadline
         )
@@ -158,10 +159,10 @@ class StorageClient:
 
         def decode(response: HttpResponse) -> T:
             self._note(response, tries, time.perf_counter() - began)
-            body = document(raise_for_status(response, self._now()))
+            body = document(raise_for_status(response, self.now()))
             return request.decode_answer(body, response.headers)
 
-        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self._now()))
+        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self.now()))
         return CallUpload(upload, decode, lambda: self._forget_tunnel(endpoint))
 
     def control(
@@ -255,12 +256,9 @@ class StorageClient:
 
         If this address refuses a connection, it is fetched again (``docs/protocol.md`` 1.1).
         """
-        with self._lock:
-            found = self._tunnel
+        found = self._tunnel
         if found is None:
-            found = self._find_tunnel()
-            with self._lock:
-                self._tunnel = found
+            found = self._tunnel = self._find_tunnel()
         return found
 
     @property
@@ -273,14 +271,6 @@ class StorageClient:
     def blob_cache(self) -> BlobCache | None:
         """The disk cache of blobs; ``None`` if it is disabled."""
         return open_cache(self.profile)
-
-    def now(self) -> float:
-        """Return the client's current time, in seconds since the epoch."""
-        return self._now()
-
-    def monotonic(self) -> float:
-        """Return seconds from the client's monotonic clock, for measuring durations."""
-        return self._clock.monotonic()
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
         """Return a new operation's token, which `cancel` and ``parent`` also cancel."""
@@ -365,7 +355,7 @@ class StorageClient:
             headers,
             endpoint=endpoint,
             credentials=self.profile.keys,
-            now=self._now(),
+            now=self.now(),
             version=4 if self.profile.region else 2,
         )
         headers["odps-tunnel-retry-trace-id"] = attempts.trace_id
@@ -405,7 +395,7 @@ class StorageClient:
             raise
         try:
             self._note(response, attempts, time.perf_counter() - began)
-            return raise_for_status(response, self._now())
+            return raise_for_status(response, self.now())
         except BaseException as error:
             response.close()
             if isinstance(error, ServiceError) and self.profile.region:

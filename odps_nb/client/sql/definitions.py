@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 
-_TRANSACTIONAL = {"transactional": "true"}
-_WRITE_BUCKETS = "write.bucket.num"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
     """Options of a new table, apart from its columns.
@@ -153,9 +149,9 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     """Add the required properties to the caller's (from live tests of pyodps and the C++ SDK)."""
     needed: dict[str, str] = {}
     if options.primary_key:
-        needed |= _TRANSACTIONAL
+        needed["transactional"] = "true"
         if options.buckets is not None and not options.cluster_by:
-            needed[_WRITE_BUCKETS] = str(_number(options.buckets, "buckets", "of buckets"))
+            needed["write.bucket.num"] = str(_number(options.buckets, "buckets", "of buckets"))
     if _has_blobs(schema):
         needed |= BLOB_TABLE_PROPERTIES
     for key, value in needed.items():
@@ -183,16 +179,13 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
             )
         if column.name in found:
             raise ArgumentError(f"{what} names {name!r} twice")
-        if not _may_be_key(column.type.code):
+        code = column.type.code
+        if TYPE_FACTS[code].kind == "OTHER" and code is not TypeCode.INTERVAL_YEAR_MONTH:
             raise ArgumentError(
-                f"{what} names {column.name!r}, whose type {column.type.code.name} is not allowed"
+                f"{what} names {column.name!r}, whose type {code.name} cannot be a key"
             )
         found.append(column.name)
     return tuple(found)
-
-
-def _may_be_key(code: TypeCode) -> bool:
-    return TYPE_FACTS[code].kind != "OTHER" or code is TypeCode.INTERVAL_YEAR_MONTH
 
 
 def _check_types(schema: TableSchema) -> None:

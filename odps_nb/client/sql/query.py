@@ -301,27 +301,20 @@ def run_sql(
             error.add_note(f"instance {instance.instance_id} was started; its outcome is unknown")
         raise
     if not in_time:
-        raise _cancelled_late(storage, instance, timeout)
+        done = stop_quietly(storage, instance)
+        late = RequestTimeoutError(
+            f"the query did not end within {timeout:g} s and "
+            + ("was cancelled" if done else "could not be cancelled: it may still run"),
+            hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
+        )
+        late.in_doubt = True
+        late.add_note(
+            f"instance {instance.instance_id}: a statement that writes may still have succeeded"
+        )
+        raise late
     if failure is not None:
         raise failure
     return instance
-
-
-def _cancelled_late(
-    storage: StorageClient, instance: SqlInstance, timeout: float | None
-) -> RequestTimeoutError:
-    """Cancel a query after its time-out; return the error to raise."""
-    done = stop_quietly(storage, instance)
-    error = RequestTimeoutError(
-        f"the query did not end within {timeout:g} s and "
-        + ("was cancelled" if done else "could not be cancelled: it may still run"),
-        hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
-    )
-    error.in_doubt = True
-    error.add_note(
-        f"instance {instance.instance_id}: a statement that writes may still have succeeded"
-    )
-    return error
 
 
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:

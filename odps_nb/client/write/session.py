@@ -337,7 +337,8 @@ def _is_committed(
     if status != SessionStatus.COMMITTED.value:
         return False
     if tracker is not None:
-        tracker.retried("the response to the commit was lost, but the session is committed")
+        what = "the response to the commit was lost, but the session is committed"
+        tracker.noted(what, retries=1)
     return True
 
 
