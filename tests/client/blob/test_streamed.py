@@ -55,7 +55,8 @@ def streamed(refs, *steps, client=None, **facts):
     """The blobs of some references, and the service that was asked for them."""
     client = {"retry": RetryPolicy(spread=0.0), **(client or {})}
     names = {"workers": "BLOB_WORKERS", "piece": "PIECE_BYTES", "waiting": "WAITING_BYTES"}
-    limits = {names[key]: facts.pop(key) for key in names if key in facts}
+    limits = {name: getattr(blob_streamed, name) for name in names.values()}
+    limits |= {names[key]: facts.pop(key) for key in names if key in facts}
     with (
         mock.patch.multiple(blob_streamed, **limits),
         Service(ReadBlobs=list(steps) or [serve]) as service,
