@@ -99,12 +99,7 @@ class BlobFile(PieceFile):
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
-    def __init__(
-        self,
-        storage: StorageClient,
-        request: ReadBlobs,
-        attempts: Attempts,
-    ) -> None:
+    def __init__(self, storage: StorageClient, request: ReadBlobs, attempts: Attempts) -> None:
         super().__init__()
         self._storage, self._request, self._attempts = storage, request, attempts
         self._response: HttpResponse | None = None
