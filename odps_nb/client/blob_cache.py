@@ -1,6 +1,6 @@
 """Caches whole, verified blobs on disk, so that opening one again needs no request.
 
-Each blob has one file in a private folder, named by a hash of service, project and reference::
+Each blob has one file in a private folder, named after a hash of service, project and reference::
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
@@ -22,7 +22,7 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,8 @@ class CachedBlob:
 class BlobCache:
     """A folder of verified blobs; the least recently used ones are removed first.
 
-    Threads and processes may share the folder, even after a fork. No method raises for a disk
-    error; the blob is then fetched without being cached.
+    Threads and processes may share the folder, even after a fork. Disk errors are not raised; the
+    blob is then fetched without being cached.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class BlobCache:
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not own or not stat.S_ISDIR(found.st_mode):  # links may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-            why = "it is a link, or others may write there"
+            why = "it is a link, or others can write to it"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
             return False
         if found.st_mode & 0o077:
@@ -283,7 +283,7 @@ def cache_limit(stated: str | None) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"blob_cache {text!r} is neither a size nor 'off'",
+            f"blob_cache is {text!r}; it must be a size or 'off'",
             option="blob_cache",
             hint='write e.g. "20 GB", or "off" to keep no blobs on disk',
         )
@@ -291,13 +291,12 @@ def cache_limit(stated: str | None) -> int:
     return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
 
 
-def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:
+def open_cache(profile: Profile) -> BlobCache | None:
     """Return a profile's cache, or ``None`` if it is disabled; does not access the disk."""
     limit = cache_limit(profile.blob_cache)
     if not limit:
         return None
-    stated = (os.environ if environ is None else environ).get("ODPS_NB_CACHE_DIR")
-    if stated:
+    if stated := os.environ.get("ODPS_NB_CACHE_DIR"):
         folder = Path(stated)
     else:
         from platformdirs import user_cache_path

@@ -26,7 +26,6 @@ from odps_nb.wire.control import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.calls.progress import ProgressTracker
     from odps_nb.client.calls.storage import StorageClient
 
 _log = logging.getLogger("odps_nb")
@@ -35,7 +34,7 @@ _MAX_SUGGESTED_FROM = 2000
 
 
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
-    """Yield the pages of a list; stop at a repeated marker, or the list would never end."""
+    """Yield the pages of a list; stop at a repeated marker to prevent an endless loop."""
     seen = set()
     while True:
         page = storage.control(request)
@@ -128,12 +127,10 @@ def table_exists(
     return True
 
 
-def fetch_table(
-    storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
-) -> TableInfo:
+def fetch_table(storage: StorageClient, table: TableName) -> TableInfo:
     """Return a table's metadata; if the table is missing, the error suggests similar names."""
     try:
-        return storage.control(GetTable(table=table), tracker=tracker)
+        return storage.control(GetTable(table=table))
     except NotFoundError as error:
         suggest_tables(storage, table, error)
         error.add_note(f"table {table}")
@@ -159,10 +156,10 @@ def explain_refused_table(
     columns: Sequence[str] = (),
     writes: bool = False,
 ) -> None:
-    """Add to a refusal's hint what the Storage API cannot read; sends one request.
+    """Explain in an error's hint why the Storage API refused a table; sends one request.
 
-    The hint names views, external tables, and JSON columns (``docs/protocol.md`` section 3.1) among
-    the requested ``columns`` (empty: all). ``writes``: a write was refused.
+    The reason may be a view, an external table, or a JSON column (``docs/protocol.md`` section 3.1)
+    among the requested ``columns`` (empty: all). ``writes``: a write was refused.
     """
     try:
         info = storage.control(GetTable(table=table))
@@ -171,13 +168,15 @@ def explain_refused_table(
     if not (info.is_view or info.is_external):
         texts = [] if writes else _json_columns(info.schema, columns)
         if texts:
-            error.add_note(f"JSON in {table}: {', '.join(texts)}")
-            error.hint = "the Storage API does not read JSON: name the other columns, or use SQL"
+            error.add_note(f"JSON columns of {table}: {', '.join(texts)}")
+            error.hint = "select other columns, or use SQL: the Storage API cannot read JSON"
         return
     kind = "a view" if info.is_view else "an external table"
     error.add_note(f"{table} is {kind}")
     if writes:
-        error.hint = "write to a table that stores its own rows; the Storage API writes to no other"
+        error.hint = (
+            "write to another table: the Storage API cannot write to views or external tables"
+        )
     else:
         error.hint = f"read it with SQL: odps.sql('select * from {table}')"
 
@@ -203,7 +202,7 @@ def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
 def iter_partitions(
     storage: StorageClient, table: TableName, *, under: PartitionSpec | None = None
 ) -> Iterator[PartitionInfo]:
-    """Iterate over a table's partitions, page by page; ``under`` selects those below a spec."""
+    """Iterate over a table's partitions, page by page, or only those ``under`` a partial spec."""
     under = under or PartitionSpec()
     for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))

@@ -20,8 +20,8 @@ _DOCUMENT = 10  # document time-out as a multiple of the read time-out
 class ClientOptions:
     """Retries, time-outs and connections of a client. Immutable; times are in seconds.
 
-    If a connection is silent for ``read_timeout``, it is closed and the request retried: a read
-    resumes at the next row, a blob at the next byte. See ``docs/howto/retries-and-timeouts.md``.
+    A connection that is silent for ``read_timeout`` is closed, and its request is retried. Reads
+    resume at the next row, blobs at the next byte. See ``docs/howto/retries-and-timeouts.md``.
 
     Parameters
     ----------
@@ -30,16 +30,16 @@ class ClientOptions:
         rows or bytes arrive. A connection that cannot be opened is retried at most 3 times.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another
-        attempt, in seconds. Default: 300. It must exceed both time-outs unless ``retries`` is 0,
-        because a silent connection would never be retried otherwise.
+        attempt, in seconds. Default: 300. Unless ``retries`` is 0, it must exceed both time-outs;
+        otherwise a silent connection would never be retried.
     connect_timeout
         Maximum time to open a connection, in seconds, for each address of the host. It also limits
         each pause in the TLS handshake. Default: 10.
     read_timeout
-        Maximum seconds in which an open connection transfers no byte: neither of a response nor of
-        an upload. Default: 30. See `work_timeout` for requests that may take longer.
+        Maximum seconds during which an open connection transfers no bytes in either direction.
+        Default: 30. See `work_timeout` for requests that may take longer.
     connections
-        Maximum idle connections to keep open per host. Default: 32. If needed, more are opened, and
+        Maximum idle connections to keep open per host. Default: 32. More are opened if needed and
         closed after use. ``workers=`` of a read limits how many connections it uses.
 
     Raises
@@ -72,16 +72,16 @@ class ClientOptions:
                 f"deadline ({self.deadline:g} s) is not longer than {longest} ({seconds:g} s): "
                 "a silent connection would never be retried",
                 argument="deadline",
-                hint=f"pass a deadline= of 3 times {longest}, a shorter {longest}=, or retries=0",
+                hint=f"pass a deadline= 3 times {longest}, a shorter {longest}=, or retries=0",
             )
 
     @property
     def work_timeout(self) -> float:
         """Maximum seconds to wait for a response while the service works on a request.
 
-        Applies to the responses to an upload, the end of a write stream, a commit, and the
-        submission of a SQL statement: 4 times ``read_timeout``, but at most half of ``deadline``.
-        A session that takes longer to prepare is polled.
+        It is 4 times ``read_timeout``, but at most half of ``deadline``. It applies to uploads, to
+        closing a write stream, to commits and to the submission of SQL statements. Read sessions
+        may take longer, because they are polled until they are ready.
         """
         return max(self.read_timeout, min(_WORKING * self.read_timeout, self.deadline / 2))
 
@@ -98,7 +98,7 @@ class ClientOptions:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> ClientOptions:
-        """Create options from texts or numbers by name; other names are ignored.
+        """Create options from a mapping of names to text or numbers; ignore unknown names.
 
         Raises
         ------
@@ -123,7 +123,9 @@ def _number(name: str, value: Any) -> Any:
             return kind(value)
         except ValueError:
             continue
-    raise ConfigError(f"{name} {value!r} is not a number", option=name, hint="write a number")
+    raise ConfigError(
+        f"{name} is {value!r}; it must be a number", option=name, hint="pass a number"
+    )
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
@@ -141,7 +143,7 @@ def _seconds(name: str, value: Any) -> float:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 < (seconds := float(value)) <= MAX_SECONDS:
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a number of seconds above 0, at most one day",
+            f"{name} is {value!r}; it must be a number of seconds, above 0 and at most one day",
             argument=name,
             hint=f"pass seconds, e.g. {name}=60",
         )

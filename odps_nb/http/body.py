@@ -21,7 +21,7 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # per response: servers may send "100 Continue" first, but not endlessly
+_MAX_HEADS = 10  # maximum per response: servers may send a few "100 Continue" first
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
@@ -40,7 +40,7 @@ class _Head:
             raise OversizeError(
                 "too many 1xx responses before the final one",
                 limit=_MAX_HEADS,
-                hint="check the proxies in between: no server needs so many 1xx responses",
+                hint="check the proxies between client and service: no server needs so many",
             )
         return self.last
 
@@ -144,7 +144,7 @@ class BodyResponse(HTTPResponse):
 
     def _next_chunk(self) -> int:
         if self._in_chunk and self._line() != b"\r\n":
-            raise ValueError("a chunk does not end where its size says")
+            raise ValueError("a chunk does not end where its size requires")
         line = self._line()
         match = _CHUNK_SIZE.fullmatch(line)
         if match is None:

@@ -67,7 +67,7 @@ class Exchange:
     def drop(self) -> None:
         """Close the connection of a response that no caller will receive. Idempotent."""
         self.abort.detach()
-        if self.body is not None and not self.body.isclosed():  # else the pool may reuse it
+        if self.body is not None and not self.body.isclosed():  # otherwise the pool may reuse it
             self.body.close()
             if self.connection is not None:
                 self.connection.close()
@@ -87,7 +87,7 @@ class _Response(BodyResponse):
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # the request is incomplete: do not reuse it
+            self.will_close = True  # the request is incomplete: do not reuse the connection
 
 
 class _Guarded(HTTPConnection):
@@ -125,27 +125,19 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may reuse it; ``False`` if its receive buffer exceeds the limit."""
+        """Whether the pool may reuse this connection; not if its receive buffer is too large."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
         size = None if exchange is None else exchange.receive_buffer
         return size is None or not receives_more(_plain(self.sock), size)
 
-    def _fit(self, exchange: Exchange) -> None:
-        """Set or remove the receive-buffer limit, as this exchange requires."""
-        sock, size = _plain(self.sock), exchange.receive_buffer
-        if size is not None:
-            bound_receiving(sock, size)
-        else:
-            unbound_receiving(sock)
-
     def _tunnel(self) -> None:
         exchange, timeout = EXCHANGE.get(), self.sock.gettimeout()
         try:
             super()._tunnel()
         except OSError as error:
-            raise ProxyError(f"the proxy: {error}", error) from error
+            raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
             exchange.sent, exchange.body = False, None  # they described the exchange with the proxy
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
@@ -156,10 +148,13 @@ class _Guarded(HTTPConnection):
         return super().getresponse()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # kept alive, or just through a TLS handshake
+        if self.sock is not None:  # kept alive, or just after a TLS handshake
             exchange = EXCHANGE.get()
             exchange.abort.attach(self.sock)
-            self._fit(exchange)
+            if exchange.receive_buffer is not None:
+                bound_receiving(_plain(self.sock), exchange.receive_buffer)
+            else:
+                unbound_receiving(_plain(self.sock))
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
@@ -188,7 +183,7 @@ class _GuardedTLS(_Guarded, HTTPSConnection):
 
 
 def _plain(sock: Any) -> socket.socket:
-    """Return the underlying socket, also for TLS inside TLS."""
+    """Return the underlying socket, even for TLS inside TLS."""
     found: socket.socket = sock.socket if isinstance(sock, SSLTransport) else sock
     return found
 
@@ -203,7 +198,7 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be only a session ticket. Only a read can tell, so the bytes
+    # Under TLS, readable bytes may be only a session ticket. Only a read shows this, so the bytes
     # read here, which may begin a response, are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
@@ -258,7 +253,7 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """requests' adapter (TLS settings, proxies) using our connection classes."""
+    """The adapter of requests (TLS settings, proxies), with our connection classes."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools use our connection classes."""
@@ -294,7 +289,7 @@ class Adapter(HTTPAdapter):
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> PoolManager:
-        """Make a proxy's pools use our connection classes, too."""
+        """Make a proxy's pools use our connection classes as well."""
         manager: PoolManager = super().proxy_manager_for(*args, **kwargs)
         if manager.proxy is not None and not str(manager.proxy.scheme).startswith("socks"):
             manager.pool_classes_by_scheme = _POOLS

@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
 
 _SLOW = (
-    "try again; if the network or the service is that slow, connect with "
+    "try again; if the network or the service is always so slow, connect with "
     "client_options=odps_nb.ClientOptions(read_timeout=…, deadline=…)"
 )
 
@@ -64,7 +64,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(
             f"the response headers of {place} contradict each other: {_short(chain[-1])}",
-            hint="check the proxies in between: one may have joined two responses",
+            hint="check the proxies between client and service: one may have joined two responses",
         )
     if _among(chain, *_BAD_REQUEST):
         return ConfigError(
@@ -103,7 +103,7 @@ def _unreached(
     )
     if certificate is not None and not _among(chain, *_PROXY):
         return _distrusted(certificate, place, url)
-    secure = "check that the endpoint supports https://, and any proxy or firewall in between"
+    secure = "check that the endpoint supports https://, and check proxies and firewalls"
     for kinds, message, hint in (
         (_PROXY, f"the proxy cannot connect to {place}: {short}", CHECK_PROXY),
         (_NO_NAME, f"cannot resolve host name {place}", "check the endpoint's host name"),
@@ -124,11 +124,11 @@ def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> Ce
     if error.verify_code in _WRONG_NAME:
         hint = "use a host name that is in the certificate"
     elif error.verify_code in _WRONG_TIME:
-        hint = "check the clock of this machine; the certificate may have to be renewed"
+        hint = "check the clock of this machine, or renew the certificate"
     else:
         hint = (
-            "if you trust its issuer, put the issuer's certificate (PEM) into a file and name the "
-            "file in REQUESTS_CA_BUNDLE"
+            "if you trust its issuer, save the issuer's certificate as a PEM file and set "
+            "REQUESTS_CA_BUNDLE to the path of the file"
         )
     return CertificateError(
         f"the certificate of {place} is not trusted: {error.verify_message}",

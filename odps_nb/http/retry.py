@@ -43,7 +43,7 @@ class RetryPolicy:
         Maximum time between the first attempt (or the last progress) and the start of another.
         It is the only limit for a read that is throttled (429) after it has received rows.
     base, cap
-        Waits double from ``base`` up to ``cap``; if the server requests a longer one, it applies.
+        Waits double from ``base`` up to ``cap``. A longer wait requested by the server applies.
     spread
         Maximum share by which a wait is randomly shortened, so that clients do not retry at once.
     """
@@ -87,7 +87,7 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # by then any base exceeds any cap, and a larger power would overflow
+_MOST_DOUBLINGS = 60  # after 60, any base exceeds any cap, and a much larger power would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:

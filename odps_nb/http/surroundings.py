@@ -58,7 +58,7 @@ class ProxyEnvironment:
             raise ConfigError(
                 f"{name} names {found['verify']}, which does not exist",
                 option=name,
-                hint="name a file of certificates (PEM), or unset it",
+                hint="set it to a PEM file of certificates, or unset it",
             )
         return found
 

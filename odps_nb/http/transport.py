@@ -1,4 +1,4 @@
-"""Sends one request and returns its response; neither signs nor retries.
+"""Sends one request and returns its response, without signing or retrying.
 
 A body is complete only if HTTP proves it (Content-Length or last chunk). It is never decoded here
 (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
@@ -39,10 +39,10 @@ _LOOK = 1 << 18  # default bytes per read
 class HttpRequest:
     """A request to send. Times are in seconds; ``body`` is bytes or an iterator of chunks.
 
-    ``read_timeout`` bounds each pause while waiting for or reading a response, and its whole head.
-    ``send_timeout`` (default: the same) bounds each pause in which the peer accepts no data, and
-    ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
-    the exchange. ``receive_buffer`` limits the bytes that the kernel receives ahead.
+    ``read_timeout`` limits each pause while a response is awaited or read, and the time for its
+    head. ``send_timeout`` (default: the same) limits each pause in which the peer accepts no data.
+    ``document_timeout`` limits the time for a body after `HttpResponse.end_in_time`. ``abort`` lets
+    another thread stop the exchange. ``receive_buffer``: bytes that the kernel receives ahead.
     """
 
     method: str
@@ -61,7 +61,7 @@ class HttpResponse:
     """A response whose body is not read yet; the caller closes it or reads it to the end.
 
     Closing it early closes the connection; reading to the end returns the connection to the pool.
-    Only `abort` and `arriving` may be used from another thread.
+    Only `arriving` may be used from another thread.
     """
 
     def __init__(
@@ -134,10 +134,6 @@ class HttpResponse:
         if self._request.receive_buffer is not None and not self.closed:
             self._request.abort.receive_freely()
 
-    def abort(self) -> None:
-        """Abort from any thread; a waiting read then raises `CancelledError` at once."""
-        self._request.abort.stop()
-
     def close(self) -> None:
         """Release the connection, or close it if the body was not read to its end. Idempotent."""
         self.closed = True
@@ -183,7 +179,7 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # a KeyboardInterrupt, for example: the caller will not read on
+            self.close()  # a KeyboardInterrupt, for example: the caller will not continue
             raise
 
     def _fail(self, error: Exception) -> Exception:
@@ -208,7 +204,7 @@ class Transport(Protocol):
 
 
 class RequestsTransport:
-    """`Transport` using requests: keep-alive pool, TLS and proxies from the environment.
+    """A `Transport` based on requests, with a connection pool and the environment's proxies.
 
     Keeps up to ``pool_size`` idle connections per host, and opens more when needed.
     """
@@ -216,16 +212,13 @@ class RequestsTransport:
     def __init__(self, *, pool_size: int = 32) -> None:
         self._pool_size = pool_size
         self._closed = False
-        self._begin()
+        self._after_fork()
         renew_after_fork(self)
-
-    def _begin(self) -> None:
-        self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
-        self._environment = ProxyEnvironment()
 
     def _after_fork(self) -> None:
         """Use new connections in a forked child: the old ones carry the parent's responses."""
-        self._begin()
+        self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
+        self._environment = ProxyEnvironment()
 
     def send(self, request: HttpRequest) -> HttpResponse:
         """Send a request and return the response once its headers have arrived; raise for 3xx."""
@@ -243,7 +236,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # also Ctrl-C, whose traceback may be kept for hours
+        except BaseException:  # including Ctrl-C, whose traceback may be kept for hours
             exchange.drop()
             raise
 
@@ -277,14 +270,14 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections; open responses close their own at their end. Idempotent."""
+        """Close idle connections. Open responses close theirs when they end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    # Keep an OSError of the caller's file apart, or it would look like a connection error.
+    # Record an OSError of the caller's file; otherwise it would look like a connection error.
     try:
         for piece in body:
             if piece:
@@ -294,20 +287,15 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
         raise
 
 
-def _is_reassigned(headers: Mapping[str, str]) -> bool:
-    """Return whether a 308 tells the client to repeat the request at the same address.
-
-    The tunnel names the new server in its own header; a redirect has only a Location.
-    """
-    return "odps-tunnel-routed-server" in headers or "location" not in headers
-
-
 def _from_the_server(response: HttpResponse) -> HttpResponse:
     """Return the response; raise if it is 3xx or a proxy's request for a login (407)."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
-    if response.status == 308 and _is_reassigned(response.headers):
+    # If the tunnel moves a request, it names the new server in its own header; the client repeats
+    # the request at the same address. A redirect has only a Location.
+    moves = "odps-tunnel-routed-server" in response.headers or "location" not in response.headers
+    if response.status == 308 and moves:
         raise ThrottledError(
             "the service moves this request to another server (308)",
             status=308,
@@ -317,7 +305,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
         )
     if response.status == 407:
         raise ConnectError(
-            "the proxy requires a user and a password",
+            "the proxy requires a user name and a password",
             url=response.url,
             request_sent=False,
             hint=CHECK_PROXY,

@@ -95,7 +95,7 @@ class Upload:
     """A request whose body is being written; `finish` returns its response.
 
     Leaving a ``with`` block without `finish` aborts, and the server sees a truncated body. Use it
-    from one thread; only `abort` and `end` may be called from any. `write` blocks while ``pending``
+    from one thread; only `abort` and `end` are thread-safe. `write` blocks while ``pending``
     bytes wait to be sent. ``reject`` converts an early response into the error that `write` raises.
     """
 
@@ -123,7 +123,7 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # Ctrl-C may arrive during the start; the thread must not wait for a body then.
+            # Ctrl-C may arrive during the start. The thread must then not wait for a body.
             self._pipe.desert()
             self._request.abort.stop()
             raise
@@ -165,7 +165,7 @@ class Upload:
         if self._error is not None:
             raise self._error
         if self._response is None:
-            raise BrokenStreamError("the upload ended without an answer", request_sent=True)
+            raise BrokenStreamError("the upload ended without a response", request_sent=True)
         if self._response.early:
             self._error = self._reject(self._response)
             raise self._error

@@ -23,13 +23,13 @@ from odps_nb.lifetime import renew_after_fork
 SLICE = 0.1
 """Maximum seconds to sleep at a time."""
 
-_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; no name in Python
+_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; unnamed in Python
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 
 
 class SilentError(TimeoutError):
-    """The peer neither sent nor accepted any bytes for ``seconds``."""
+    """The peer sent and accepted no bytes for ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"silent for {seconds:g} s")
@@ -37,7 +37,7 @@ class SilentError(TimeoutError):
 
 
 class TooSlowError(TimeoutError):
-    """The total time is used up, although bytes still arrive."""
+    """The total time has passed, although bytes still arrive."""
 
 
 def wait_until_ready(
@@ -63,7 +63,7 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 
 
 class SlicedReader(io.RawIOBase):
-    """A raw reader for a socket that waits up to the socket's timeout, in slices.
+    """A raw reader for a socket, which waits up to the socket's time-out, in slices.
 
     ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
     the socket, closed with this reader. It keeps the descriptor open if http.client releases the
@@ -102,19 +102,14 @@ class SlicedReader(io.RawIOBase):
         return count
 
     def _receive(self, buffer: Any) -> int:
-        self._require_time()
-        try:
-            return self._sock.recv_into(buffer)
-        except TimeoutError:
-            pass
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout - SLICE
-        while deadline is None or time.monotonic() < deadline:
+        began = time.monotonic()
+        while True:
             self._require_time()
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:
-                continue
-        raise SilentError(self._timeout or 0.0)
+                if self._timeout is not None and time.monotonic() >= began + self._timeout:
+                    raise SilentError(self._timeout) from None
 
     def _require_time(self) -> None:
         if self.deadline is None or time.monotonic() < self.deadline:
@@ -133,8 +128,8 @@ class SlicedReader(io.RawIOBase):
 def bound_receiving(sock: socket.socket, size: int) -> None:
     """Limit the kernel's receive buffer to about ``size`` bytes (twice that on Linux).
 
-    Call this after connecting, or the connection can never receive faster again, and before sending
-    the request, or the peer may already be allowed to send more.
+    Call it after connecting (otherwise the limit cannot be removed) and before sending the request
+    (otherwise the peer may already be allowed to send more).
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 

@@ -350,7 +350,7 @@ def test_a_stream_that_stops_fitting_leaves_nothing(table):
     reader = pa.RecordBatchReader.from_batches(schema, [first, second])
     with pytest.raises(ConversionError, match=r"note\[1\]") as caught:
         table.write(reader, partition="ds=x")
-    assert any("nothing of it is in the table" in note for note in caught.value.notes)
+    assert any("none of its rows are in the table" in note for note in caught.value.notes)
     assert rows_in(table) == 0
 
 

@@ -53,7 +53,7 @@ NO_SECONDS = [-1, 0, float("nan"), float("inf"), 86_401, "30", True, None]
 @pytest.mark.parametrize("name", SECONDS)
 @pytest.mark.parametrize("value", NO_SECONDS, ids=repr)
 def test_what_is_no_number_of_seconds_is_refused(name, value):
-    with pytest.raises(ArgumentError, match=f"{name} is .*a number of seconds above 0") as caught:
+    with pytest.raises(ArgumentError, match=f"{name} is .*a number of seconds, above 0") as caught:
         ClientOptions(**{name: value})
     assert caught.value.argument == name
     assert f"{name}=" in caught.value.hint
@@ -159,7 +159,7 @@ def test_a_wrong_line_of_a_profile_is_an_error_that_names_it(profiles, line, opt
 
 def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch):
     monkeypatch.setenv("ODPS_RETRIES", "many")
-    with pytest.raises(ConfigError, match="retries 'many' is not a number") as caught:
+    with pytest.raises(ConfigError, match="retries is 'many'; it must be a number") as caught:
         odps_nb.connect(**KEYS)
     assert caught.value.option == "retries"
 

@@ -55,7 +55,7 @@ def test_of_a_large_one_only_the_first_rows_and_never_in_silence(
     with pytest.raises(AccessDeniedError) as caught:
         result.to_pandas()
     text = "\n".join(explain(caught.value))
-    assert "more than the first 10,000 rows" in text
+    assert "only the first 10,000 rows" in text
     assert "result.first(10000)" in text
     for read in (result.first(10_001).to_arrow, partial(pa.table, result), result.reader):
         with pytest.raises(AccessDeniedError):

@@ -310,10 +310,10 @@ def test_an_abort_wakes_a_waiting_read(transport):
         if line.wait_closed(20):  # a third of the time after which the read would give up
             closed.set()
 
-    closed = threading.Event()
-    with Peer(script) as peer, ask(transport, peer.url, read_timeout=60.0) as answer:
+    closed, stop = threading.Event(), Abort()
+    with Peer(script) as peer, ask(transport, peer.url, read_timeout=60.0, abort=stop) as answer:
         assert answer.read(5) == b"12345"
-        timer = threading.Timer(0.05, answer.abort)
+        timer = threading.Timer(0.05, stop.stop)
         timer.start()
         with pytest.raises(CancelledError):
             answer.read(5)
@@ -342,9 +342,9 @@ def test_an_abort_before_the_start_is_noticed(transport):
 
 def test_an_abort_after_the_end_leaves_the_kept_connection_alone(transport):
     with Peer(answers(b"one", b"two")) as peer:
-        first = ask(transport, peer.url)
-        assert first.read() == b"one"
-        first.abort()
+        stop = Abort()
+        assert ask(transport, peer.url, abort=stop).read() == b"one"
+        stop.stop()
         with ask(transport, peer.url) as second:
             assert second.read() == b"two"
         assert peer.connections == 1

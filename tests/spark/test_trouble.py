@@ -109,7 +109,7 @@ def test_a_commit_that_is_refused_for_good_leaves_nothing(
     with soon, pytest.raises(ServerFaultError) as caught:
         odps_nb.spark.write(spark.range(ROWS, ROWS + 10), soon, table)
     assert not caught.value.in_doubt
-    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+    assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
     assert _struck(moody) == [3]
     ask()
     assert _total(spark, moody, table) == (ROWS, ROWS)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.blob.many import iter_blobs
+from odps_nb.client.blob import many
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.session import open_read_session
 from odps_nb.client.read.splits import iter_batches
@@ -160,7 +161,8 @@ def read_as_spark_does(odps: Connection, world: World, place: Any) -> list[int]:
 
 
 def blobs_down(odps: Connection, world: World, place: Any) -> list[bytes]:
-    return [one.data for one in iter_blobs(odps._storage, world.references, batch_count=2)]
+    with mock.patch.object(many, "BATCH_COUNT", 2):
+        return [one.data for one in many.iter_blobs(odps._storage, world.references)]
 
 
 def blobs_into_files(odps: Connection, world: World, folder: Path) -> list[bytes]:
@@ -361,7 +363,7 @@ JOBS = (
         make=lambda world: world.table("id bigint, b blob"),
         look=lambda world, name: [
             one.data
-            for one in iter_blobs(
+            for one in many.iter_blobs(
                 world.steady._storage,
                 [BlobReference.from_text(row["b"]) for row in world.found(name)],
             )

@@ -16,7 +16,7 @@ A = TypeVar("A", bound="_Account")
 
 
 class _Unusable(NamedTuple):
-    """Stands for an argument of a wrong type, which may be a secret."""
+    """A placeholder for an argument of the wrong type, whose value may be a secret."""
 
     kind: type
 
@@ -41,7 +41,7 @@ def _hides_texts(kind: T) -> T:
 
 
 class _Account:
-    """Base class of credentials; neither repr nor pickle exposes a secret."""
+    """Base class of credentials. Its repr shows no secrets, and it cannot be pickled."""
 
     __slots__ = ()
     _settings: tuple[tuple[str, str], ...]  # (field, profile setting)
@@ -59,7 +59,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} is not an AccessKey without an app",
+                f"app of {name} must be an AccessKey that has no app itself",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -72,7 +72,7 @@ class _Account:
         return named
 
     def __repr__(self) -> str:
-        # an incomplete object has no fields, but a traceback may show it
+        # a traceback may show an object whose `__init__` failed, which has no fields
         app = "" if getattr(self, "app", None) is None else ", app=AccessKey(<hidden>)"
         return f"{type(self).__name__}(<hidden>{app})"
 
@@ -85,14 +85,14 @@ class _Account:
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
             "credentials are never pickled",
-            hint="connect in the other process with its own credentials",
+            hint="pass credentials to connect() in the other process",
         )
 
 
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class AccessKey(_Account):
-    """A long-lived key pair; ``app`` is an application's key pair that also signs each request.
+    """A long-lived key pair. ``app`` is an application's key pair, which also signs each request.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class AccessKey(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class StsToken(_Account):
-    """A temporary key pair with its token; it is not renewed. ``app`` as for `AccessKey`."""
+    """A temporary key pair with its token, which is not renewed. ``app``: see `AccessKey`."""
 
     id: str
     key: str
@@ -124,7 +124,7 @@ class StsToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class BearerToken(_Account):
-    """A token in place of a key pair; it is not renewed. ``app`` as for `AccessKey`."""
+    """A token used in place of a key pair; it is not renewed. ``app``: see `AccessKey`."""
 
     token: str
     app: AccessKey | None = None
@@ -135,11 +135,11 @@ class BearerToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class CredentialProcess(_Account):
-    """A program that prints keys as JSON; run without a shell, and again before the keys expire.
+    """A program that prints keys as JSON. It runs again before they expire, never in a shell.
 
     ``command`` is the program with its arguments, quoted as in a shell. The program prints
     ``access_id``, ``access_key``, ``sts_token`` and ``expiration``; see
-    ``docs/howto/keys-and-profiles.md``. ``app`` as for `AccessKey`.
+    ``docs/howto/keys-and-profiles.md``. ``app``: see `AccessKey`.
     """
 
     command: str
@@ -149,13 +149,13 @@ class CredentialProcess(_Account):
 
 
 def replaced_fields(credentials: Any) -> frozenset[str]:
-    """Return the profile fields that ``credentials`` replaces; a function keeps the application."""
+    """Return the profile fields that ``credentials`` replaces; a function keeps the app's keys."""
     kept = () if isinstance(credentials, _Account) else APPLICATION
     return frozenset(CREDENTIAL_FIELDS).difference(kept)
 
 
 CredentialFunction = Callable[[], Mapping[str, Any]]
-"""A function that returns the keys as a mapping; called again before they expire."""
+"""A function that returns the keys as a mapping. It is called again before they expire."""
 
 Account = AccessKey | StsToken | BearerToken | CredentialProcess
 CredentialsLike = Account | CredentialFunction

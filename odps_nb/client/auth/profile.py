@@ -21,13 +21,6 @@ from odps_nb.terms import TableName
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
 
-_HOW = {
-    "endpoint": "endpoint= or ODPS_ENDPOINT",
-    "project": "project= or ODPS_PROJECT",
-    "access_id": "access_id= or ODPS_ACCESS_ID",
-    "access_key": "access_key= or ODPS_ACCESS_KEY",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Profile:
@@ -40,11 +33,11 @@ class Profile:
     project, schema
         Default project and schema of table names.
     access_id, access_key, sts_token, bearer_token
-        Either id and key (for temporary keys with an STS token), or a bearer token.
+        Either an id and a key (with an STS token if they are temporary), or a bearer token.
     app_id, app_key
-        Key pair of an application that acts for the user; both sign each request.
+        Key pair of an application that acts for the user. Both key pairs sign each request.
     credential_process
-        A program with its arguments that prints the keys as JSON. It runs without a shell when keys
+        Command line of a program that prints the keys as JSON. It runs without a shell when keys
         are needed, and again before they expire. See `odps_nb.client.auth.renewal`.
     credentials
         Replaces the fields above: a value such as `odps_nb.AccessKey` or `odps_nb.StsToken`, or a
@@ -52,12 +45,12 @@ class Profile:
     tunnel_endpoint
         Base URL of the Storage API. ``None``: fetched from the service when first needed.
     region
-        Region. If set, requests are signed with version 4 (``docs/protocol.md`` section 2.3).
+        Region of the service. If set, signatures have version 4 (``docs/protocol.md`` 2.3).
     quota
         Name of the quota that requests use.
     timezone
         Time zone for showing DATETIME and TIMESTAMP and for interpreting naive times, e.g.
-        ``Asia/Shanghai``. ``None``: times are shown time zone-naive, in UTC.
+        ``Asia/Shanghai``. ``None``: times are shown in UTC, without a time zone.
     api_version
         Storage API version, 2 or 3.
     blob_cache
@@ -118,7 +111,7 @@ class Profile:
                 object.__setattr__(self, option, _checked_url(option, url))
         if bool(self.app_id) != bool(self.app_key):
             raise ConfigError(
-                "an application has both an id and a key",
+                "an application needs both an id and a key",
                 option="app_id",
                 hint="set ODPS_APP_ID and ODPS_APP_KEY, or pass app=odps_nb.AccessKey(id, key) in "
                 "credentials=",
@@ -127,14 +120,14 @@ class Profile:
             _check_zone(self.timezone)
         if self.api_version not in (2, 3):
             raise ConfigError(
-                f"api_version {self.api_version!r} is unknown",
+                f"api_version is {self.api_version!r}; it must be 2 or 3",
                 option="api_version",
-                hint="use 2 or 3",
+                hint="pass api_version=2 or api_version=3",
             )
         cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(
-                f"client_options is a {type(self.client_options).__name__}",
+                f"client_options is a {type(self.client_options).__name__}, not ClientOptions",
                 option="client_options",
                 hint="pass odps_nb.ClientOptions(…)",
             )
@@ -156,12 +149,12 @@ class Profile:
         if ask is not None:
             if isinstance(ask, Account | type) or not callable(ask):
                 raise ConfigError(
-                    "credentials is neither a function nor a credentials object",
+                    "credentials must be a function or a credentials object",
                     option="credentials",
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",
                 )
-            return CredentialSource(ask, "the function for credentials")
+            return CredentialSource(ask, "the credentials function")
         if command:
             return CredentialSource(lambda: from_process(command), "the credential process")
         return None
@@ -182,7 +175,7 @@ class Profile:
         return Hidden((name, value) for name, value in named.items() if value)
 
     def table(self, text: str | TableName) -> TableName:
-        """Return a table's full name; by default in this profile's project and schema."""
+        """Return a table's full name; its default project and schema are the profile's."""
         if isinstance(text, TableName):
             return text
         return TableName.parse(text, project=self.project, schema=self.schema)
@@ -190,8 +183,9 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return all settings as text for a Spark reader's options, **secrets included**.
 
-        Temporary keys are copied and not renewed later. A DataFrame reader's options reach tasks,
-        but neither plans nor the UI, unlike options in SQL ``OPTIONS (…)`` and ``spark.conf``.
+        Temporary keys are copied and not renewed later. Spark sends a DataFrame reader's options to
+        tasks without showing them in plans or the UI. Never pass secrets in SQL ``OPTIONS (…)`` or
+        ``spark.conf``, which are shown.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
@@ -224,11 +218,11 @@ class Profile:
     ) -> Profile:
         """Create a profile from keyword arguments, environment, profile file and keyring.
 
-        Keyword arguments take precedence. A profile requested by name precedes the environment;
-        otherwise the environment precedes the file's default profile (or that of ``ODPS_PROFILE``).
-        The keyring is read last, and only for a missing key.
-        Id, key and tokens come from a single source, unless sources agree, so that two accounts'
-        parts are never mixed.
+        Keyword arguments take precedence. The environment comes next, then the profile that
+        ``ODPS_PROFILE`` names, or the file's default profile. A profile requested by ``name`` takes
+        precedence over the environment. The keyring is read last, and only for a missing key.
+        Credentials of several sources are combined only if they do not conflict, so that parts of
+        two accounts are never mixed.
 
         Parameters
         ----------
@@ -287,9 +281,9 @@ class Profile:
                 values["api_version"] = int(values["api_version"])
             except ValueError:
                 raise ConfigError(
-                    f"api_version {values['api_version']!r} is not a number",
+                    f"api_version is {values['api_version']!r}; it must be 2 or 3",
                     option="api_version",
-                    hint="use 2 or 3",
+                    hint="pass api_version=2 or api_version=3",
                 ) from None
         single = {key: values.pop(key) for key in OPTION_FIELDS if key in values}
         values.setdefault("client_options", ClientOptions.from_settings(single))
@@ -305,7 +299,7 @@ class Profile:
                 shown.append("credentials=<function>")
             elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # identifies a key, but is useless alone
+            elif one.name == "access_id":  # identifies a key, but cannot sign requests
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
             elif value != one.default:
                 shown.append(f"{one.name}={value!r}")
@@ -313,8 +307,8 @@ class Profile:
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise ConfigError(
-            "a profile holds keys and is never pickled",
-            hint="send its name, or Profile.as_options() through the options of a reader",
+            "a profile contains keys and is never pickled",
+            hint="send the profile's name, or pass Profile.as_options() to a Spark reader",
         )
 
     def __copy__(self) -> Profile:
@@ -329,9 +323,9 @@ Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign
 
 def _excluded() -> ConfigError:
     return ConfigError(
-        "keys, credentials and credential_process exclude each other",
+        "keys, credentials and credential_process cannot be combined",
         option="credentials",
-        hint="keep one of them",
+        hint="pass only one of them",
     )
 
 
@@ -350,12 +344,11 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     credentials = account.get("credentials")
     if credentials is not None and not isinstance(credentials, Account):
-        # A function replaces the keys, not the application that signs with them.
+        # A function replaces the keys, but not the application's key pair.
         pairs = (Hidden((k, one[k]) for k in sources.APPLICATION if one.get(k)) for one in order)
         account = Hidden({**next(filter(None, pairs), {}), **account})
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may prompt the user, so it is the last resort.
-        # It can complete any missing parts except an access key without its id.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})
@@ -368,19 +361,15 @@ def _complete(account: Mapping[str, Any]) -> bool:
 
 
 def _missing(options: list[str]) -> ConfigError:
-    if options == ["access_id"]:
-        return ConfigError(
-            "access_key was given without access_id", option="access_id", hint=_HOW["access_id"]
-        )
     listed = " and ".join(options) if len(options) < 3 else ", ".join(options)
-    ways = "; ".join(_HOW[option] for option in options)
+    ways = " and ".join(f"{option}= or ODPS_{option.upper()}" for option in options)
     if "access_key" in options:
-        ways += " (or keep it in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
+        ways += " (or store the key in a keyring: keyring set odps_nb:PROFILE ACCESS_ID)"
     return ConfigError(
-        f"{listed} {'is' if len(options) == 1 else 'are'} not known",
+        f"{listed} {'is' if len(options) == 1 else 'are'} missing",
         option=options[0],
-        hint=f"set {ways}, or name a profile of ~/.config/odps_nb/profiles.toml; "
-        'connect("local") needs none of them',
+        hint=f"set {ways}, or name a profile in ~/.config/odps_nb/profiles.toml; "
+        'connect("local") needs no settings',
     )
 
 
@@ -397,7 +386,7 @@ def _checked_url(option: str, url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
         del url, parts  # they may hold a secret, and tracebacks may show locals
         raise ConfigError(
-            f"{option} is not an http(s) address without user, password and query",
+            f"{option} must be an http(s) URL without a user name, password, query or fragment",
             option=option,
             hint="write e.g. https://service.cn-hangzhou.maxcompute.aliyun.com/api",
         )

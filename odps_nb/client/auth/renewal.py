@@ -16,12 +16,12 @@ from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
 
 MARGIN = 300.0  # renew keys this many seconds before they expire
-HOLD = 60.0  # seconds to cache keys that state no expiration
+HOLD = 60.0  # seconds to cache keys without an expiration time
 PATIENCE = 30.0  # seconds to wait before retrying a failed renewal
 PROCESS_SECONDS = 60.0
 _SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
-# Accepted names, in lower case and without underscores; some are those of Alibaba's tools.
+# Accepted field names, in lower case and without underscores. Alibaba's tools use some of them.
 _NAMES = {
     "accessid": "access_id",
     "accesskeyid": "access_id",
@@ -35,11 +35,12 @@ _NAMES = {
 
 
 class CredentialSource:
-    """A cache of credentials, which are fetched again shortly before they expire; thread-safe.
+    """A thread-safe cache of credentials, which fetches new ones shortly before they expire.
 
-    If a renewal fails, the old credentials are used while they are valid. ``ask`` returns a mapping
-    with ``access_id`` and ``access_key`` (and ``sts_token``) or ``bearer_token``, and
-    ``expiration``: seconds since the epoch or ISO 8601 text. Errors call it ``what``.
+    If a renewal fails, the old credentials are used as long as they are valid. ``ask`` returns a
+    mapping with ``access_id``, ``access_key`` and possibly ``sts_token``, or with ``bearer_token``.
+    Its optional ``expiration`` is in seconds since the epoch, or ISO 8601 text. ``what`` is the
+    name of the source in errors.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class CredentialSource:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Create a new lock: a renewal that was running in the parent does not run in the child."""
+        """Create a new lock, because a renewal in the parent does not continue in the child."""
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
@@ -86,13 +87,13 @@ class CredentialSource:
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)
-        if isinstance(expiration, str):  # may also be a number
+        if isinstance(expiration, str):  # it may also be a number
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
             raise self._no_keys("returned a key that is not a string")
         if "bearer_token" not in keys and not {"access_id", "access_key"} <= keys.keys():
-            raise self._no_keys("returned neither access_id and access_key nor bearer_token")
+            raise self._no_keys("must return access_id and access_key, or bearer_token")
         ends_at = now + 2 * HOLD if expiration in (None, "") else self._seconds(expiration)
         if ends_at <= now:
             raise self._no_keys("returned keys that have already expired")
@@ -115,7 +116,7 @@ class CredentialSource:
             kind = type(given).__name__
             del given
             raise self._no_keys(f"returned {kind} instead of a mapping")
-        raise ConfigError(  # without the cause, whose message may contain keys
+        raise ConfigError(  # omits the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
             option="credentials",
             hint="call it directly to see why",
@@ -128,7 +129,7 @@ class CredentialSource:
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            pass  # drop the exception: its message shows the value, maybe a secret
+            pass  # drop the exception: its message shows the value, which may be secret
         if moment is None:
             raise self._no_keys("returned an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -140,20 +141,20 @@ class CredentialSource:
             hint=f"return {_SHAPE}",
         )
 
-    def __repr__(self) -> str:
-        return f"<CredentialSource {self._what}>"
-
 
 def from_process(command: str) -> Mapping[str, Any]:
     """Run a program without a shell, and return the JSON object that it prints.
 
-    Errors show neither the program's arguments nor its output, as both may contain keys.
+    Errors show neither the program's arguments nor its output, because both may contain keys.
     """
     command = Secret(command)
-    what, hint = "credential_process", "close each quote; write it as a shell would read it"
+    what, hint = (
+        "credential_process",
+        "check the quotes; the program and its arguments are quoted as in a shell",
+    )
     try:
         words = [Secret(word) for word in shlex.split(command)]
-    except ValueError as error:  # this message does not quote the command
+    except ValueError as error:  # the error's message does not contain the command
         forget_locals(error)
         why = f"cannot be read: {error}"
     else:
@@ -163,7 +164,7 @@ def from_process(command: str) -> Mapping[str, Any]:
         except (OSError, IndexError, ValueError) as error:
             forget_locals(error)
             why = "cannot be started"
-            hint = "give the full path of an executable program"
+            hint = "pass the full path of an executable program"
         except subprocess.TimeoutExpired as error:
             forget_locals(error)
             why = f"did not end within {PROCESS_SECONDS:.0f} s"

@@ -1,6 +1,6 @@
 """Reads settings from the environment, the profile file, the keyring and pyodps.
 
-Each function returns a mapping of `Profile` field names; no error shows a secret.
+Settings are returned as a mapping from `Profile` field names to values. Errors show no secret.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def profile_file(environ: Mapping[str, str]) -> Path:
-    """Return the profile file's path: ``ODPS_NB_PROFILES``, or the default."""
+    """Return the path of the profile file: ``ODPS_NB_PROFILES``, or the default."""
     stated = environ.get("ODPS_NB_PROFILES")
     folder = Path(environ.get("XDG_CONFIG_HOME") or "~/.config")
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
@@ -77,7 +77,7 @@ def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
     """Return the name and settings of one of the file's profiles.
 
-    Default: the profile named by the file's ``default``, else one called ``default``, else none.
+    By default, the profile that the file's ``default`` names, else ``[default]``, else none.
     """
     path = profile_file(environ)
     document = _load(path)
@@ -87,7 +87,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r}: the file {path} does not exist",
             option="profile",
-            hint=f"write a table [{name}] with endpoint and project into that file, or pass "
+            hint=f"add a table [{name}] with endpoint and project to that file, or pass "
             "endpoint=, project=, access_id= and access_key=",
         )
     if name is None:
@@ -101,7 +101,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r} in {path}",
             option="profile",
-            hint=_did_you_mean(name, names) + f"profiles in the file: {known}",
+            hint=_did_you_mean(name, names) + f"the file has these profiles: {known}",
         )
     return name, _checked(name, hidden(document[name]), path)
 
@@ -118,7 +118,7 @@ def _load(path: Path) -> dict[str, Any] | None:
         # The parser's message contains line and column, but never the line's text.
         forget_locals(error)
         raise ConfigError(
-            f"{path} is not a TOML file: {error}",
+            f"{path} is not a valid TOML file: {error}",
             option="profile",
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
@@ -126,8 +126,8 @@ def _load(path: Path) -> dict[str, Any] | None:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
             option="profile",
-            hint="check the permissions of the file and its folders, or name another file in "
-            "ODPS_NB_PROFILES",
+            hint="check the permissions of the file and its folders, or set ODPS_NB_PROFILES to "
+            "another file",
         ) from None
 
 
@@ -143,31 +143,28 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             raise ConfigError(
                 f"profile {name!r} in {path}: {key} has the wrong type",
                 option=key,
-                hint=f"write text in quotes; {', '.join(_NUMBERS)} are numbers without quotes",
+                hint=f"put text in quotes; only {', '.join(_NUMBERS)} are numbers",
             )
-    if any(table.get(secret) for secret in SECRET_NAMES) and _is_open(path):
+    is_open = os.name == "posix" and path.stat().st_mode & 0o077
+    if is_open and any(table.get(secret) for secret in SECRET_NAMES):
         raise ConfigError(
-            f"{path} holds keys and other users of this machine may read it",
+            f"{path} contains keys, but other users of this machine can read it",
             option="profile",
-            hint=f"chmod 600 {path}",
+            hint=f"run chmod 600 {path}",
         )
     if why := _is_foreign(path):
         raise ConfigError(
             f"profiles are not read from {path}: {why}",
             option="profile",
-            hint="become the owner of both, and remove write permission for others: chmod go-w",
+            hint="make sure that you own the file and its folder, and run chmod go-w on both",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
 
 
-def _is_open(path: Path) -> bool:
-    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
-
-
 def _is_foreign(path: Path) -> str | None:
-    """Return why the file cannot be trusted (others own it, or can change or replace it).
+    """Return the reason not to trust the file (others own it, or can change or replace it).
 
-    A profile chooses the host and the program that returns keys (``credential_process``).
+    A profile can name any host, and any program to run (``credential_process``).
     """
     if os.name != "posix":
         return None
@@ -176,11 +173,11 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # else the group is the user's own, as on Debian
+        if found.st_gid != found.st_uid:  # otherwise it is the user's private group, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
-            return f"other users may write to {place}"
+            return f"other users can write to {place}"
     return None
 
 
@@ -192,8 +189,8 @@ def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:
 def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     """Return id and key from the system keyring, or an empty mapping if it has none.
 
-    The entry is ``keyring set odps_nb:<profile> <access id>``; without a profile, the service is
-    ``odps_nb``. Some keyrings find an entry only if the id is already known.
+    ``keyring set odps_nb:<profile> <access id>`` creates the entry; without a profile, its service
+    is ``odps_nb``. Some keyrings cannot find an entry without the id.
     """
     try:
         import keyring
@@ -208,10 +205,10 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # without the cause, whose message may contain a secret
+    raise ConfigError(  # omits the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
-        hint="unlock it and try again; see what 'keyring get' says; or give the key in another way",
+        hint="unlock it and try again, run 'keyring get' to see the error, or pass the key itself",
     )
 
 

@@ -1,7 +1,7 @@
 """Checks whether data and tokens may be sent to the Storage API host that the service names.
 
-A malicious or impersonated service can name any host. The secret key itself is never sent, because
-requests are signed; but rows, blobs, bearer tokens and STS tokens are.
+A malicious or impersonated service can name any host. Requests are signed, so the secret key is
+never sent, but rows, blobs, bearer tokens and STS tokens are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from odps_nb.errors import ConfigError
 
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
-"""Domains of the vendor: an endpoint in one may name a Storage API host in another."""
+"""Domains of the vendor. An endpoint in one of them may name a Storage API host in another."""
 _TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))
 """Ranges of IPv6 addresses that embed an IPv4 address, which may be private."""
 _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
@@ -27,15 +27,15 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     if theirs == ours:
         return
     if _is_private(theirs):
-        why = "" if _is_private(ours) else ", an address of a private network"
+        why = "" if _is_private(ours) else ", which is in a private network"
     else:
         leaves = has_token and _domain(theirs) != _domain(ours)
-        why = ": your token would go to another domain" if leaves else ""
+        why = ": it would receive your token, but is in another domain" if leaves else ""
     if why:
         raise ConfigError(
             f"{ours} names {theirs} as its Storage API{why}",
             option="tunnel_endpoint",
-            hint=f"if this is right, pass tunnel_endpoint={found!r}; else check the endpoint",
+            hint=f"if this is correct, pass tunnel_endpoint={found!r}; if not, check the endpoint",
         )
 
 
@@ -47,7 +47,7 @@ def _is_private(host: str) -> bool:
     address = _address(host)
     if address is not None:
         return not address.is_global or any(address in one for one in _TRANSITION)
-    # Resolvers accept 127.1 and 0x7f.1 as addresses, whereas no domain ends in a number.
+    # Resolvers accept 127.1 and 0x7f.1 as addresses; no top-level domain begins with a digit.
     is_number = host.rpartition(".")[2][:1].isdigit()
     return is_number or "." not in host or host.endswith((".localhost", ".local", ".internal"))
 
@@ -62,7 +62,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _domain(host: str) -> str:
-    """Return the registrable domain, as well as possible without a public suffix list."""
+    """Return the probable registrable domain; this package has no public suffix list."""
     if _address(host) is not None:
         return host
     labels = host.split(".")

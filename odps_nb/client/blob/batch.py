@@ -27,9 +27,9 @@ from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobSt
 
 
 class BlobPart(NamedTuple):
-    """A part of a blob, or all of a small one. It is a tuple, because there are many parts.
+    """A part of a blob, or a whole small blob. It is a tuple because there are many parts.
 
-    ``verified`` is set only in the last part: the whole blob's checksums and length match.
+    ``verified`` is true only in the last part, if the whole blob's checksums and length match.
     """
 
     data: bytes
@@ -47,12 +47,12 @@ class _Answer:
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # its one reference was requested twice, to get a frame
+    doubled: bool  # a single reference was requested twice, to get a frame
     start: BlobStart | None = None  # the current blob's first event
 
 
 class BlobBatch:
-    """Fetches the blobs of a list of references in as few requests as possible.
+    """Fetches blobs by reference, in as few requests as possible.
 
     ``places`` are the references' indexes in the caller's list, for messages. ``framed``: request
     metadata even if only one blob remains. `parts` yields parts of about ``piece`` bytes.
@@ -105,7 +105,7 @@ class BlobBatch:
                 self._drop()
 
     def parts(self) -> Iterator[BlobPart]:
-        """Iterate over each distinct reference's blob in parts; memory holds one part at a time.
+        """Iterate over the distinct blobs in parts, of which one is in memory at a time.
 
         Leaving the iterator early closes the connection.
         """
@@ -121,9 +121,10 @@ class BlobBatch:
                 self._drop()
 
     def skip(self, number: int) -> None:
-        """Skip the rest of the blob with index ``number``; the next part is then the next blob's.
+        """Skip the rest of the blob with index ``number`` and continue with the next blob.
 
-        A short rest is read; else the connection is closed, and later blobs are requested again.
+        A short rest is read. Otherwise, the connection is closed, and later blobs are requested
+        again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -154,7 +155,7 @@ class BlobBatch:
         )
 
     def next_part(self) -> BlobPart:
-        """Return the next part of the next blob; after an error, `skip` skips that blob."""
+        """Return the next part; after an error, call `skip` to continue with the next blob."""
         while True:
             try:
                 self._cancel.check()
@@ -182,7 +183,7 @@ class BlobBatch:
     def _note_damage(self, error: OdpsNbError) -> None:
         """Add a note about the damaged blob; if it fails again, request fewer blobs at a time.
 
-        Chunks are verified as a whole, so the damage may be in any blob of the chunk.
+        Each chunk is verified as a whole, so the damage may be in any of its blobs.
         """
         if not isinstance(error, ProtocolError):
             return
@@ -260,9 +261,9 @@ class BlobBatch:
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer, length: int) -> None:
-        # Unless a copy of the last blob follows, only the end of the body proves the blob complete.
+        # Only the end of the body, or a following copy, proves that the last blob is complete.
         if not answer.doubled and next(answer.events, None) is not None:
-            raise FramingError("the response holds more blobs than were requested")
+            raise FramingError("the response contains more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
             with contextlib.suppress(OdpsNbError):  # errors in the unused copy are irrelevant
                 for _ in answer.events:

@@ -1,7 +1,7 @@
 """Reads one blob as a file, from front to back.
 
-`read` returns only verified bytes, and memory holds one piece at a time. After a broken connection
-the blob is requested again; bytes that were already returned are compared and skipped.
+`read` returns only verified bytes, and one piece at a time is in memory. After a broken connection,
+the blob is requested again, and the bytes that were already returned are verified and skipped.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events, raw_size
+from odps_nb.client.blob.response import DeliveredPrefix, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import NotFoundError, OdpsNbError, StateError
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression, format_bytes
+from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEvent
 
 
 class PieceFile(io.RawIOBase):
-    """Base class of binary files that arrive front to back, with one piece in memory at a time.
+    """Base class of binary files that are received from front to back, one piece at a time.
 
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
     when_closed: ClassVar[str] = "open it again"
-    """Hint of the error that reading a closed file raises."""
+    """Hint of the error that is raised when a closed file is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,13 +62,8 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest."""
-        if size is None or size < 0:
-            return self.readall()
-        buffer = bytearray(size)
-        count = self.readinto(buffer)
-        del buffer[count:]
-        return bytes(buffer)
+        """Return ``size`` bytes (fewer only at the end), or the rest if negative or ``None``."""
+        return super().read(-1 if size is None else size) or b""
 
     def readall(self) -> bytes:
         """Return all remaining bytes."""
@@ -105,26 +99,16 @@ class BlobFile(PieceFile):
     Unlike other raw files, `read` returns fewer bytes than requested only at the end.
     """
 
-    def __init__(
-        self,
-        storage: StorageClient,
-        request: ReadBlobs,
-        attempts: Attempts,
-        *,
-        max_blob: int,
-        tracker: ProgressTracker | None,
-    ) -> None:
+    def __init__(self, storage: StorageClient, request: ReadBlobs, attempts: Attempts) -> None:
         super().__init__()
         self._storage, self._request, self._attempts = storage, request, attempts
-        self._max_blob = max_blob
-        self._tracker = tracker or ProgressTracker("blobs", attempts.what)
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
         self._delivered = DeliveredPrefix()  # counts verified bytes, up to the current piece
         self.reference: BlobReference = request.references[0]
         """The reference of the blob."""
         self.size: int | None = None
-        """Size in bytes; ``None`` until it is known, at the latest at the end."""
+        """Size in bytes; ``None`` if it is not known before the end of the blob."""
         self.verified: bool = False
         """Whether the whole blob was read, and its checksums and length match."""
         self._ended = False
@@ -158,7 +142,7 @@ class BlobFile(PieceFile):
         self._drop()  # a failed attempt may have left a response
         response = self._storage.open(self._request, attempts=self._attempts)
         self._response = response
-        self._events = blob_events(response, 1, max_blob=self._max_blob)
+        self._events = blob_events(response, 1)
         self.size = raw_size(response)
         self._delivered.restart()
 
@@ -182,7 +166,6 @@ class BlobFile(PieceFile):
                 piece := self._delivered.skip_delivered(event.data)
             ):
                 self._delivered.add(piece)
-                self._tell(len(piece))
                 return piece
         self._delivered.finish()
         self._end()
@@ -191,13 +174,7 @@ class BlobFile(PieceFile):
     def _end(self) -> None:
         response, self._ended, self.size = self._response, True, self._delivered.size
         self.verified = response is not None and response.is_delimited
-        self._tell(0)
-        self._tracker.add(items=1, verified_bytes=self.size if self.verified else 0)
         self._drop()
-
-    def _tell(self, decoded: int) -> None:
-        if self._response is not None:
-            self._tracker.add(wire_bytes=self._response.untold(), decoded_bytes=decoded)
 
     def _drop(self) -> None:
         response, self._response = self._response, None
@@ -209,9 +186,6 @@ def open_blob(
     storage: StorageClient,
     reference: BlobReference,
     *,
-    compression: Compression = Compression.NONE,
-    max_blob: int = MAX_BLOB,
-    tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobFile:
@@ -219,7 +193,6 @@ def open_blob(
 
     ``receive_buffer`` limits the bytes that the kernel receives ahead; ``None``: no limit.
     """
-    attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
+    attempts = storage.attempts(f"BlobRead of {reference!r}", cancel=cancel)
     attempts.receive_buffer = receive_buffer
-    request = ReadBlobs(references=(reference,), compression=compression)
-    return BlobFile(storage, request, attempts, max_blob=max_blob, tracker=tracker).start()
+    return BlobFile(storage, ReadBlobs(references=(reference,)), attempts).start()

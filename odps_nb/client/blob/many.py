@@ -29,32 +29,27 @@ def iter_blobs(
     references: Iterable[BlobReference],
     *,
     compression: Compression = Compression.NONE,
-    batch_count: int = BATCH_COUNT,
-    workers: int = BLOB_WORKERS,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_blob: int = MAX_BLOB,
-    metadata: bool = False,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[BlobRecord, None, None]:
     """Iterate over one record per reference, in order, even for empty blobs.
 
-    Leaving the iterator early closes its connections and joins its threads. Each request has at
-    most ``batch_count`` distinct references. At most ``max_bytes`` of blobs wait for the consumer;
-    a blob has at most ``max_blob`` bytes. ``metadata``: fetch media type and file name of a
-    single blob too; it is requested twice, as a lone blob has no frame.
+    Leaving the iterator early closes its connections and joins its threads. At most ``max_bytes``
+    of blobs wait for the consumer; a blob has at most ``max_blob`` bytes. A single reference is
+    fetched without metadata.
     """
     wanted = list(references)
-    framed = metadata or len(wanted) > 1
-    fetch = partial(_fetch, storage, wanted, compression, max_blob, framed, tracker)
+    fetch = partial(_fetch, storage, wanted, compression, max_blob, len(wanted) > 1, tracker)
     _plan(tracker, len(wanted))
     return fan_out(
         [
             partial(fetch, low, high)
-            for low, high in plan_batches(len(wanted), count=batch_count, at_least=workers)
+            for low, high in plan_batches(len(wanted), count=BATCH_COUNT, at_least=BLOB_WORKERS)
         ],
         size=lambda record: len(record.data),
-        workers=workers,
+        workers=BLOB_WORKERS,
         max_bytes=max_bytes,
         cancel=storage.operation(cancel),
     )

@@ -26,7 +26,7 @@ from odps_nb.wire.layers import BlobBodyDecoder
 MAX_BLOB = 1 << 40
 """Maximum bytes of one blob."""
 WORTH_READING = 1 << 16
-"""Maximum bytes that are worth reading to the end of a response to reuse its connection."""
+"""Maximum remaining bytes of a response to read, so that its connection can be reused."""
 _AROUND = 1 << 20  # ample allowance for one blob's header and footer, in bytes
 
 
@@ -87,7 +87,7 @@ class DeliveredPrefix:
         self._left, self._seen = self.size, 0
 
     def skip_delivered(self, data: bytes | memoryview) -> memoryview:
-        """Verify and skip bytes delivered before; return the rest of ``data``."""
+        """Verify and skip bytes that were already delivered; return the rest of ``data``."""
         view = memoryview(data)
         if not self._left:
             return view
@@ -99,14 +99,14 @@ class DeliveredPrefix:
         return new
 
     def finish(self) -> None:
-        """Raise if the blob is shorter this time than the bytes already delivered."""
+        """Raise if the blob is now shorter than the bytes already delivered."""
         if self._left:
             self._require_same()
 
     def _require_same(self) -> None:
         if self._left or self._seen != self._crc:
             raise ChecksumError(
-                "the blob is not the same as before the connection broke",
+                "the blob has changed since the connection broke",
                 expected=self._crc,
                 actual=self._seen,
                 offset=self.size,
@@ -115,7 +115,7 @@ class DeliveredPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:
-    """Size, media type and name of a blob; the uploader chose the texts, so they are untrusted."""
+    """A blob's size, and the media type and name that its uploader chose, which are untrusted."""
 
     size: int
     mime_type: str = ""
@@ -139,10 +139,10 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Fetch a blob's size, type and name with one request, closed after the first header.
+    """Fetch a blob's size, type and name with one request, which ends after the first header.
 
-    Only frames contain type and name, and a response to a single reference has no frame. So the
-    reference is requested twice. ``receive_buffer``: as for `open_blob`.
+    Only frames contain type and name, and a response to a single reference has no frame, so the
+    reference is requested twice. ``receive_buffer``: see `open_blob`.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer
@@ -159,7 +159,9 @@ def _head(response: HttpResponse) -> BlobHead:
     with closing(blob_events(response, 2)) as events:  # type: ignore[type-var]  # it is a generator
         start = next(iter(events), None)
         if not isinstance(start, BlobStart) or start.length is None:
-            raise FramingError("the blob has no head", request_id=response.request_id)
+            raise FramingError(
+                "the response does not begin with a blob's header", request_id=response.request_id
+            )
         if response.length is not None and response.length <= WORTH_READING:
             for _ in events:
                 pass

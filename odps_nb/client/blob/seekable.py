@@ -1,4 +1,7 @@
-"""Opens one blob as a seekable file; keeps fetched bytes, as blobs have no range requests."""
+"""Opens one blob as a seekable file.
+
+Fetched bytes are kept, because the protocol does not support range requests for blobs.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +34,16 @@ _PIECE = 1 << 20
 
 
 class Spool(CachedBlob):
-    """Bytes that arrive front to back, kept in memory, or in an unnamed file if there are many."""
+    """Bytes received from front to back, kept in memory, or in an unnamed file if they are many."""
 
-    def __init__(self, *, memory: int = MEMORY) -> None:
+    def __init__(self) -> None:
         super().__init__(io.BytesIO(), 0)
-        self._memory = memory
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether the bytes are kept in a file."""
-        return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
         """Append a piece; after an error or an interrupt, none of its bytes are kept."""
         try:
-            if not self.on_disk and self.size + len(piece) > self._memory:
-                self._move()
+            if isinstance(self._file, io.BytesIO) and self.size + len(piece) > MEMORY:
+                self._move(self._file)
             self._file.seek(self.size)
             _write(self._file, piece)
         except OSError as error:
@@ -64,17 +61,16 @@ class Spool(CachedBlob):
             self.read_at(place, memoryview(piece))
             yield bytes(piece)
 
-    def _move(self) -> None:
-        # Unbuffered, or a forked child would write the rest of the buffer a second time.
+    def _move(self, before: io.BytesIO) -> None:
+        # The file is unbuffered, because a forked child would write a filled buffer again.
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
-            assert isinstance(self._file, io.BytesIO)  # the bytes are moved only once
-            with self._file.getbuffer() as held:
+            with before.getbuffer() as held:
                 _write(file, held[: self.size])
         except BaseException:
             file.close()
             raise
-        self._file.close()
+        before.close()
         self._file = file
 
 
@@ -86,7 +82,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 RECEIVE_BUFFER = 128 << 10
 """Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
-_AHEAD = 64 << 10  # bytes to read ahead; few, as many files are not read to the end
+_AHEAD = 64 << 10  # bytes to read ahead: few, because many files are not read to the end
 
 
 class SeekableBlob(io.RawIOBase):
@@ -95,10 +91,10 @@ class SeekableBlob(io.RawIOBase):
     Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
     verified bytes. Threads may share it; a forked child must open its own.
 
-    The protocol has no ranges, so reading fetches the blob from its first byte to the requested one
-    and at most 1 MiB more (beyond the first 8 MiB also what the system receives ahead, some MiB).
-    Fetched bytes are kept until `close`: 8 MiB in memory, more in an unnamed temporary file.
-    `seek` fetches no bytes; with ``whence=2`` it may send a request for the size.
+    The protocol has no ranges, so a read fetches the blob from its first byte to the requested one,
+    and at most 1 MiB more. After the first 8 MiB, the system may receive a few more MiB ahead.
+    Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed temporary file.
+    `seek` fetches no bytes, but with ``whence=2`` it may send a request for the size.
 
     `read` returns fewer bytes than requested only at the end.
     """
@@ -169,7 +165,7 @@ class SeekableBlob(io.RawIOBase):
             base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
             place = offset + (self.size if base is None else base)
             if place < 0:
-                raise ValueError(f"byte {place} is before the first one")
+                raise ValueError(f"the position must not be negative, but is {place}")
             self._at = place
             return place
 
@@ -192,7 +188,7 @@ class SeekableBlob(io.RawIOBase):
         return self.read(-1)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, like `read`; for text wrappers, which call this."""
+        """Return up to ``size`` bytes, like `read`. Text wrappers call this method."""
         return self.read(_PIECE if size < 0 else size)
 
     def readinto(self, buffer: Any, /) -> int:
@@ -248,7 +244,7 @@ class SeekableBlob(io.RawIOBase):
             goal = None
         try:
             stream = self._open_stream()
-            # The reader needs more than a header; a small receive buffer would make this slow.
+            # The caller needs more than a header, and a small receive buffer would be slow.
             if goal is None or self._kept.size >= MEMORY:
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
@@ -275,7 +271,7 @@ class SeekableBlob(io.RawIOBase):
                 f"the blob has {kept.size:,} bytes, but its header states {self._size:,}",
                 expected=self._size,
                 actual=kept.size,
-                hint="read it again; if that does not help, tell the owner of the table",
+                hint="read it again; if this recurs, tell the owner of the table",
             )
         self.verified = stream.verified
         self._drop()
@@ -291,7 +287,7 @@ class SeekableBlob(io.RawIOBase):
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
-        """Skip the bytes fetched before; raise if they have changed."""
+        """Skip the bytes that were already fetched; raise if they have changed."""
         place, before = 0, bytearray(_PIECE)
         while place < self._kept.size:
             count = self._kept.read_at(place, memoryview(before))
@@ -370,5 +366,5 @@ def _require_size(size: int, limit: int) -> None:
             f"the blob has more than {format_bytes(limit)}",
             limit=limit,
             actual=size,
-            hint="pass a larger max_bytes=, or read a part of it: blob.open(seek=True)",
+            hint="pass a larger max_bytes=, or read only a part of it: blob.open(seek=True)",
         )

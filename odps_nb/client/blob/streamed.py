@@ -1,7 +1,7 @@
-"""Iterates over blobs of any size in order; each is a file until the next one is requested.
+"""Iterates over blobs of any size; each is an open file until the next one is requested.
 
-Several requests fetch blobs concurrently. The bytes that wait for the consumer are limited, since a
-blob larger than memory arrives in pieces.
+Several requests fetch blobs concurrently. Large blobs arrive in pieces, so the number of bytes that
+wait for the consumer is limited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 from odps_nb.client.blob.batch import BlobBatch, BlobPart
 from odps_nb.client.blob.file import PieceFile
 from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS
-from odps_nb.client.blob.response import MAX_BLOB, BlobHead, head_of
+from odps_nb.client.blob.response import BlobHead, head_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -35,7 +35,7 @@ class StreamedBlob(PieceFile):
     """
 
     when_closed: ClassVar[str] = (
-        "read a blob before taking the next one, or keep the bytes that read() returned"
+        "read each blob before requesting the next one, or keep the bytes that read() returns"
     )
 
     def __init__(
@@ -99,7 +99,7 @@ class StreamedBlob(PieceFile):
     def __repr__(self) -> str:
         head, state = self._head, "closed" if self.closed else f"at {self.tell()}"
         if head is None:
-            return f"<StreamedBlob {self.reference!r}, not asked for>"
+            return f"<StreamedBlob {self.reference!r}, not requested>"
         return (
             f"<StreamedBlob {self.reference!r} {format_bytes(head.size)}, "
             f"mime_type={head.mime_type[:80]!r}, file_name={head.file_name[:80]!r}, {state}>"
@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # Repeat an error that the caller suppressed, because no later blob has arrived.
+        # Raise an error again if the caller suppressed it, because no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -169,29 +169,14 @@ def iter_streamed_blobs(
     positions: Mapping[BlobReference, Sequence[int]],
     *,
     compression: Compression = Compression.NONE,
-    batch_count: int = BATCH_COUNT,
-    workers: int = BLOB_WORKERS,
-    waiting_bytes: int = WAITING_BYTES,
-    piece_bytes: int = PIECE_BYTES,
-    max_blob: int = MAX_BLOB,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs in order, each once; requesting the next one closes the previous one.
 
-    Leaving the iterator early closes its connections and joins its threads.
-
-    Parameters
-    ----------
-    positions
-        References to fetch, in this order, mapped to their positions in the caller's list.
-    batch_count, workers
-        Maximum references per request, and number of concurrent requests. Requests are sized so
-        that their blobs fill about ``waiting_bytes``.
-    waiting_bytes
-        Maximum bytes of blobs that wait for the consumer; each worker holds one piece more.
-    piece_bytes
-        Size of the pieces of larger blobs, in bytes.
+    ``positions`` maps each reference to its positions in the caller's list. At most `WAITING_BYTES`
+    of blobs wait for the consumer; each worker holds one more piece. Leaving the iterator early
+    closes its connections and joins its threads.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]
@@ -200,9 +185,9 @@ def iter_streamed_blobs(
         tracker.phase(Phase.FETCHING)
     batches = ReferenceRanges(
         len(references),
-        count=batch_count,
-        size=max(1, waiting_bytes // workers),
-        first_count=min(FIRST_COUNT, -(-len(references) // workers)),
+        count=BATCH_COUNT,
+        size=max(1, WAITING_BYTES // BLOB_WORKERS),
+        first_count=min(FIRST_COUNT, -(-len(references) // BLOB_WORKERS)),
     )
 
     def job(low: int, high: int) -> Callable[[CancelToken], Iterator[BlobPart]]:
@@ -211,8 +196,7 @@ def iter_streamed_blobs(
             references[low:high],
             places=places[low:high],
             compression=compression,
-            max_blob=max_blob,
-            piece=piece_bytes,
+            piece=PIECE_BYTES,
             tracker=tracker,
             cancel=token,
         ).parts()
@@ -224,8 +208,8 @@ def iter_streamed_blobs(
     parts = fan_out(
         (job(low, high) for low, high in batches),
         size=size,
-        workers=workers,
-        max_bytes=waiting_bytes,
+        workers=BLOB_WORKERS,
+        max_bytes=WAITING_BYTES,
         cancel=storage.operation(cancel),
     )
     return _one_at_a_time(positions, parts)
@@ -247,11 +231,11 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to inspect, in order; requesting the next one leaves the previous one.
+    """Iterate over blobs to inspect, in order; requesting the next one closes the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and later blobs are requested again. An error of one blob does not affect
-    the others. Memory holds one piece of about 64 KiB.
+    connection is closed, and later blobs are requested again. An error in one blob does not affect
+    the others. Only one piece of about 64 KiB is in memory.
     """
     token = storage.operation(cancel)
     at = 0
@@ -273,7 +257,7 @@ def iter_glances(
 
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
-    """Return the references before the first repeated one, as a response has no repetitions."""
+    """Return the references before the first repetition; a response has each blob only once."""
     found: dict[BlobReference, None] = {}
     for reference in references:
         if reference in found:

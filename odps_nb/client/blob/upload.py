@@ -1,7 +1,7 @@
 """Uploads blobs (``docs/protocol.md`` sections 6.1 and 6.2).
 
-Many small blobs share a request; a large one has its own. Memory holds pieces, never a whole file.
-The count, sizes and MD5s in the response must match what was sent.
+Small blobs share a request; a large one has its own. Files are read in pieces, never as a whole.
+The count, sizes and MD5s in the response must match the blobs that were sent.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
 from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ArgumentError, ChecksumError, FramingError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec
+from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
-from odps_nb.wire.codings import Encoder, encoder
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
 
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18
-SPOOLED = 8 * 2**20  # bytes of an unseekable file that are kept in memory
+SPOOLED = 8 * 2**20  # maximum bytes of an unseekable file to keep in memory
 MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
@@ -48,16 +47,6 @@ class _Source:
     mime_type: str | None
     file_name: str | None
     is_copy: bool = False
-
-    def let_go(self) -> None:
-        """Delete a stream's temporary copy; hundreds of them would take gigabytes."""
-        if self.is_copy:
-            self.content.close()
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether the blob has neither a media type nor a file name."""
-        return self.mime_type is None and self.file_name is None
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """Iterate over exactly ``size`` bytes of the content, from its start.
@@ -76,7 +65,7 @@ class _Source:
             if left:
                 raise FramingError(
                     f"{left} bytes are missing at the end of {self.content!r}",
-                    hint="the file became shorter while it was uploaded",
+                    hint="do not change the file during the upload",
                 )
 
     @contextlib.contextmanager
@@ -113,7 +102,7 @@ def _told_of(path: Path) -> Iterator[None]:
         raise ArgumentError(
             f"{path} cannot be read: {error.strerror or error}",
             argument="data",
-            hint="check that the file exists and is readable, and is not replaced meanwhile",
+            hint="check that the file exists, is readable, and is not replaced during the upload",
         ) from error
 
 
@@ -130,7 +119,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
-            f"a blob cannot be made from a {type(content).__name__}",
+            f"a blob cannot be created from a {type(content).__name__}",
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
@@ -148,9 +137,9 @@ def _checked(source: _Source) -> _Source:
         name = source.file_name or getattr(source.content, "name", None)
         raise ArgumentError(
             f"{name or 'the content of a blob'} has {source.size:,} bytes; "
-            "a BLOB holds 5 GiB at most",
+            "the maximum for a BLOB is 5 GiB",
             argument="data",
-            hint="split it into several rows",
+            hint="split it across several rows",
         )
     return source
 
@@ -187,7 +176,6 @@ class BlobUploader:
     """Fields that identify the write stream in each request: table, session, id, version, token."""
     partition: PartitionSpec
     column_id: int
-    compression: Compression = Compression.NONE
     tracker: ProgressTracker = field(repr=False)
     cancel: CancelToken | None = field(repr=False, default=None)
 
@@ -200,31 +188,32 @@ class BlobUploader:
             for group in _groups(_checked(_source(item, files)) for item in items):
                 references += self._send(group)
                 for source in group:
-                    source.let_go()
+                    if source.is_copy:  # hundreds of temporary copies would need gigabytes
+                        source.content.close()
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries, because a second upload is harmless."""
+        """Upload one group in one request, with retries: a repeated upload does no harm."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",
             tracker=self.tracker,
             cancel=self.cancel,
         )
-        alone = len(group) == 1 and group[0].is_bare
-        stream = {**self.stream, "compression": self.compression}
+        first = group[0]
+        alone = len(group) == 1 and first.mime_type is None and first.file_name is None
         request: WriteBlob | WriteBlobBatch = (
-            WriteBlob(partition=self.partition, column_id=self.column_id, **stream)
+            WriteBlob(partition=self.partition, column_id=self.column_id, **self.stream)
             if alone
-            else WriteBlobBatch(**stream)
+            else WriteBlobBatch(**self.stream)
         )
 
         def once() -> tuple[Sending, WriteBlobAnswer]:
             sending = Sending()
             with self.tracker.sending(sending):
                 with self.storage.upload(request, attempts=attempts) as upload:
-                    body = _Body(upload, self.compression, sending)
-                    answer = body.single(group[0]) if alone else body.frames(group, self._header)
+                    body = _Body(upload, sending)
+                    answer = body.single(first) if alone else body.frames(group, self._header)
                 self._check(answer, group)
             return sending, answer
 
@@ -248,7 +237,7 @@ class BlobUploader:
         size = sum(source.size for source in group)
         if answer.size is not None and answer.size != size:
             raise ChecksumError(
-                f"the server stored {answer.size} bytes of {size}",
+                f"the server stored {answer.size} of {size} bytes",
                 expected=size,
                 actual=answer.size,
             )
@@ -267,14 +256,10 @@ class BlobUploader:
 
 
 class _Body:
-    """The body of one upload, compressed if requested."""
+    """The body of one upload."""
 
-    def __init__(
-        self, upload: CallUpload[WriteBlobAnswer], compression: Compression, sending: Sending
-    ) -> None:
+    def __init__(self, upload: CallUpload[WriteBlobAnswer], sending: Sending) -> None:
         self._upload, self._sending = upload, sending
-        coded = compression is not Compression.NONE
-        self._encoder: Encoder | None = encoder(compression) if coded else None
 
     def single(self, source: _Source) -> WriteBlobAnswer:
         """Send one blob without a frame; raise unless the MD5 that the server returns matches."""
@@ -308,12 +293,10 @@ class _Body:
         return self._finish()
 
     def _write(self, data: bytes | memoryview) -> None:
-        self._upload.write(data if self._encoder is None else self._encoder.feed(data))
+        self._upload.write(data)
         self._sending.wire_bytes = self._upload.sent_bytes
 
     def _finish(self) -> WriteBlobAnswer:
-        if self._encoder is not None:
-            self._upload.write(self._encoder.finish())
         answer = self._upload.finish()
         self._sending.wire_bytes = self._upload.sent_bytes
         return answer

@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one call, all made by one thread; created at the first attempt.
+    """The attempts of one call, all made by one thread. Create it just before the first attempt.
 
     ``what`` names the call in notes, log lines and events. The call's requests use ``scope`` as
     their cancel token, so that `stop` reaches them after an interrupt.
@@ -54,7 +54,7 @@ class Attempts:
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Count of 429s while other splits progress; these are limited only by the deadline."""
+    """Number of 429s that are limited only by the deadline, because other splits progress."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, as other calls of the job progress; keep the long waits."""
+        """Restore half of the attempts, because other calls progress; keep the long waits."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -101,8 +101,8 @@ class Attempts:
     ) -> None:
         """Wait for the next attempt, or raise ``error`` with a note about the attempts.
 
-        ``resume`` says where the next attempt resumes, if not at the beginning; ``patient`` works
-        like the attribute, for this failure only.
+        ``resume`` describes where the next attempt resumes, if not at the beginning. ``patient``
+        works like the attribute, for this failure only.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
@@ -127,7 +127,7 @@ class Attempts:
         line = f"{self.what}: {type(error).__name__}: {error}; {place} in {delay:.1f} s"
         _log.info("%s", line)
         if self.tracker is not None:
-            (self.tracker.resumed if resume else self.tracker.retried)(line)
+            self.tracker.noted(line, resumes=bool(resume), retries=not resume)
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:

@@ -20,7 +20,7 @@ class Stoppable(Protocol):
 
 
 class CancelToken:
-    """Cancels the work registered with it, permanently; thread-safe.
+    """Permanently cancels the work that is registered with it; thread-safe.
 
     Cancelling ``parent`` also cancels this token, but not vice versa.
 
@@ -82,6 +82,3 @@ class CancelToken:
                 self._watched.add(one)
                 return
         one.stop()
-
-    def __repr__(self) -> str:
-        return f"<CancelToken {'cancelled' if self.cancelled else 'live'}>"

@@ -73,7 +73,7 @@ class _Silent:
 silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
-"""Values of ``progress=``: a listener, ``False`` for no display, otherwise the default."""
+"""Values of ``progress=``: a listener, ``False`` for no display, or ``None`` for the default."""
 
 
 class Counts(TypedDict, total=False):
@@ -103,7 +103,7 @@ class ProgressTracker:
     """Thread-safe counters of one operation; as a context manager, starts and stops a listener.
 
     The final phase is `Phase.DONE` after success or if an iteration is left early,
-    `Phase.CANCELLED` after an interrupt or `CancelledError`, else `Phase.FAILED` with a message.
+    `Phase.CANCELLED` after an interrupt or `CancelledError`, and otherwise `Phase.FAILED`.
     ``elapsed`` is the number of seconds for which the operation has already been running.
 
     Examples
@@ -195,15 +195,15 @@ class ProgressTracker:
                 )
 
     def metered(self, wire_bytes: Callable[[], int]) -> AbstractContextManager[None]:
-        """Make snapshots include arrived but uncounted bytes during the block.
+        """Include received but uncounted bytes in snapshots during the block.
 
         A batch is counted when it is complete, which may take a minute on a slow network. Until
-        then, ``wire_bytes`` returns its bytes; it must be quick and must not use a tracker.
+        then, ``wire_bytes`` returns the bytes received. It must be fast and not use a tracker.
         """
         return self._during(self._meters, wire_bytes)
 
     def sending(self, one: Sending) -> AbstractContextManager[None]:
-        """Make snapshots include sent but unconfirmed bytes during the block."""
+        """Include sent but unconfirmed bytes in snapshots during the block."""
         return self._during(self._sending, one)
 
     @contextmanager
@@ -246,8 +246,9 @@ class ProgressTracker:
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
                 self._splits[label] = replace(one, done=True)
 
-    def noted(self, what: str) -> None:
-        """Add a line for an event that is neither a retry nor an error."""
+    def noted(self, what: str, **counts: Unpack[Counts]) -> None:
+        """Add a line for an event, and add to counters such as ``retries``."""
+        self.add(**counts)
         with self._lock:
             self._events.append(what)
 
@@ -255,18 +256,6 @@ class ProgressTracker:
         """Set the message to show if the operation succeeds."""
         with self._lock:
             self._remark = what
-
-    def retried(self, what: str) -> None:
-        """Count a retry and add a line for it."""
-        with self._lock:
-            self._counts["retries"] += 1
-            self._events.append(what)
-
-    def resumed(self, what: str) -> None:
-        """Count a stream that resumed after a break, and add a line for it."""
-        with self._lock:
-            self._counts["resumes"] += 1
-            self._events.append(what)
 
     def request(self, request_id: str | None) -> None:
         """Record a response's request id; only the latest few are kept."""
@@ -285,7 +274,7 @@ class ProgressTracker:
         self._listener.stop(self.snapshot())
 
     def snapshot(self) -> ProgressSnapshot:
-        """Return all counters as one value."""
+        """Return a snapshot of all counters."""
         with self._lock:
             counts: dict[str, Any] = dict(self._counts)
             under_way = list(self._sending.values())

@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 MAX_DOCUMENT = 1 << 28  # maximum bytes of a JSON or XML response
 MAX_ERROR = 1 << 20
-# Parts of error messages from services without signature version 4. pyodps falls back to version 2
-# for the same messages (``docs/protocol.md`` section 2.3).
+# Parts of error messages from services that do not support signature version 4. pyodps falls back
+# to version 2 for the same messages (``docs/protocol.md`` section 2.3).
 _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "invalid or missing")
 
 
@@ -43,11 +43,11 @@ def refusal(response: HttpResponse, now: float) -> ServiceError:
 
 
 def doubt_version_4(error: ServiceError) -> None:
-    """Add a hint if an error suggests that the service has no signature version 4."""
+    """Add a hint if an error suggests that the service does not support signature version 4."""
     if any(words in error.message.lower() for words in _NO_VERSION_4):
         error.hint = (
             "connect without region= to sign with version 2; this service may not support "
-            "signatures of version 4"
+            "signature version 4"
         )
 
 
@@ -59,7 +59,7 @@ def document(response: HttpResponse) -> bytes:
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
             raise OversizeError(
-                "the response is too long for a document",
+                "the JSON or XML response is too large",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
                 request_id=response.request_id,

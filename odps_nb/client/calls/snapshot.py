@@ -28,7 +28,7 @@ class Pauses:
         """Total seconds of finished pauses that lasted at least `STALL`."""
 
     def quiet(self, counts: tuple[object, ...], now: float) -> float:
-        """Return seconds since ``counts`` changed; do not count a pause that ends its phase."""
+        """Return seconds since ``counts`` changed. `stalled` omits a phase's final pause."""
         pause = now - self._since
         if counts == self._seen:
             return pause
@@ -84,7 +84,7 @@ class ItemProgress:
 
 @dataclass(slots=True)
 class Sending:
-    """Bytes sent by one request; ``payload`` counts all items, the other fields the current one."""
+    """Bytes sent by one request; ``name``, ``size`` and ``sent`` describe the current item."""
 
     wire_bytes: int = 0
     payload: int = 0
@@ -110,10 +110,10 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment; sizes are in bytes, times in seconds.
 
-    ``complete_bytes`` counts complete Arrow streams: with an end marker and the expected number
-    of rows, as rows have no checksum. ``verified_bytes`` counts payload whose checksums match (a
-    blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes`` counts uploaded blobs'
-    bytes, out of ``bytes_total``; ``moving`` lists the files being uploaded.
+    Rows have no checksum, so ``complete_bytes`` counts Arrow streams that had an end marker and the
+    expected number of rows. ``verified_bytes`` counts payload with matching checksums (a blob's
+    CRC32C). ``tasks`` are another engine's tasks. ``item_bytes`` counts the uploaded bytes of
+    blobs, out of ``bytes_total``; ``moving`` lists the files that are being uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

@@ -61,7 +61,7 @@ _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 
 HERE_SECONDS = 0.01
-"""Maximum seconds in which a service on this machine responds."""
+"""Maximum response time of a service on this machine, in seconds."""
 
 T = TypeVar("T")
 
@@ -88,7 +88,8 @@ class StorageClient:
         self.options: ClientOptions = options or profile.client_options
         if transport is None:
             transport = RequestsTransport(pool_size=self.options.connections)
-        self._transport, self._now = transport, clock
+        self._transport = transport
+        self.now, self.monotonic = clock, monotonic
         self._retry = retry or RetryPolicy(
             max_attempts=self.options.retries + 1, deadline=self.options.deadline
         )
@@ -106,7 +107,7 @@ class StorageClient:
         end_at_exit(self)
 
     def _after_fork(self) -> None:
-        """Use new connections in the child; running calls are the parent's."""
+        """Forget running calls and write sessions in a forked child: they belong to the parent."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = Living()
         end_at_exit(self)
@@ -140,7 +141,7 @@ class StorageClient:
         return attempts.run(once, idempotent=request.idempotent)
 
     def open(self, request: StreamingCall, *, attempts: Attempts | None = None) -> HttpResponse:
-        """Send a request once and return its response as a stream; the caller closes it."""
+        """Send a request once and return its open response; the caller closes it."""
         wire = self._encode(request)
         attempts = attempts or self.attempts(_describe(wire))
         return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
@@ -149,7 +150,7 @@ class StorageClient:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # the service stores it, then responds
+        tries.read_timeout = self.options.work_timeout  # until the body is stored
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -158,10 +159,10 @@ class StorageClient:
 
         def decode(response: HttpResponse) -> T:
             self._note(response, tries, time.perf_counter() - began)
-            body = document(raise_for_status(response, self._now()))
+            body = document(raise_for_status(response, self.now()))
             return request.decode_answer(body, response.headers)
 
-        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self._now()))
+        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self.now()))
         return CallUpload(upload, decode, lambda: self._forget_tunnel(endpoint))
 
     def control(
@@ -213,9 +214,9 @@ class StorageClient:
     ) -> SubmittedInstance:
         """Start a SQL job and return its instance.
 
-        If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error
-        is ``in_doubt`` if an earlier request may have started the job, but not if the service
-        rejects the job's text, because it must then have rejected the earlier request, too.
+        If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error is
+        ``in_doubt`` if an earlier request may have started the job. If the service rejects the
+        job's text, it is not in doubt, because the earlier request was then rejected as well.
         """
         wire = self._scoped(request.encode(scope=self._scope))
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
@@ -255,17 +256,14 @@ class StorageClient:
 
         If this address refuses a connection, it is fetched again (``docs/protocol.md`` 1.1).
         """
-        with self._lock:
-            found = self._tunnel
+        found = self._tunnel
         if found is None:
-            found = self._find_tunnel()
-            with self._lock:
-                self._tunnel = found
+            found = self._tunnel = self._find_tunnel()
         return found
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine, not behind a tunnel to another one."""
+        """Whether the Storage API runs on this machine, and not behind a tunnel to another one."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
@@ -273,14 +271,6 @@ class StorageClient:
     def blob_cache(self) -> BlobCache | None:
         """The disk cache of blobs; ``None`` if it is disabled."""
         return open_cache(self.profile)
-
-    def now(self) -> float:
-        """Return the client's current time, in seconds since the epoch."""
-        return self._now()
-
-    def monotonic(self) -> float:
-        """Return seconds from the client's monotonic clock, for measuring durations."""
-        return self._clock.monotonic()
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
         """Return a new operation's token, which `cancel` and ``parent`` also cancel."""
@@ -301,10 +291,10 @@ class StorageClient:
             self._ending.add(one)
 
     def close(self) -> None:
-        """Cancel running calls and close the connections. Idempotent; later use is a `StateError`.
+        """Cancel running calls and close the connections. Idempotent.
 
         Unfinished reads, uploads and blobs raise `CancelledError`; write sessions with open streams
-        are aborted. Also called at interpreter exit.
+        are aborted. Later use raises `StateError`. Also called at interpreter exit.
         """
         if not self._closed:
             self.cancel()
@@ -326,7 +316,7 @@ class StorageClient:
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
             "a client cannot be pickled or sent to another process",
-            hint="send the connection or a table, which can be pickled without keys",
+            hint="send the connection or a table, which are pickled without keys",
         )
 
     def __repr__(self) -> str:
@@ -365,7 +355,7 @@ class StorageClient:
             headers,
             endpoint=endpoint,
             credentials=self.profile.keys,
-            now=self._now(),
+            now=self.now(),
             version=4 if self.profile.region else 2,
         )
         headers["odps-tunnel-retry-trace-id"] = attempts.trace_id
@@ -405,7 +395,7 @@ class StorageClient:
             raise
         try:
             self._note(response, attempts, time.perf_counter() - began)
-            return raise_for_status(response, self._now())
+            return raise_for_status(response, self.now())
         except BaseException as error:
             response.close()
             if isinstance(error, ServiceError) and self.profile.region:
@@ -443,7 +433,7 @@ def _describe(wire: WireRequest) -> str:
     return " ".join([wire.action or wire.path, target, *params])
 
 
-@cache  # because finding the version reads files
+@cache  # because determining the version reads files
 def _user_agent() -> str:
     version = metadata.version("odps-nb")
     python = f"{platform.python_implementation()}/{platform.python_version()}"

@@ -1,8 +1,8 @@
 """Runs many iterators concurrently and merges their items into one iterator.
 
-Worker threads start jobs in order and put their items into queues (lanes), one per job. The total
-bytes in the lanes are limited. To prevent a deadlock at the limit, the lane that the consumer
-is reading may always receive one more item.
+Worker threads start jobs in order and put their items into queues, one per job. The total size of
+the queued items is limited. To prevent a deadlock at the limit, the queue that the consumer is
+reading may always receive one more item.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
-ITEMS_PER_LANE = 8
+ITEMS_PER_STEP = 8
 """Number of items without a 429 after which one more job may run."""
 
 T = TypeVar("T")
@@ -29,9 +29,9 @@ Job = Callable[[CancelToken], Iterator[T]]
 
 
 class AdaptiveConcurrency:
-    """A limit on concurrent jobs, from 1 to ``most``, its initial value; thread-safe.
+    """A thread-safe limit on concurrent jobs, between 1 and its initial value ``most``.
 
-    Each 429 lowers the limit by one; `ITEMS_PER_LANE` items without a 429 raise it by one. Running
+    Each 429 lowers the limit by one; `ITEMS_PER_STEP` items without a 429 raise it by one. Running
     jobs are not stopped. ``tell`` is called with a line of text at each change.
 
     Examples
@@ -39,11 +39,11 @@ class AdaptiveConcurrency:
     >>> concurrency = AdaptiveConcurrency(4)
     >>> concurrency.refused()
     >>> concurrency.refused()
-    >>> concurrency.lanes
+    >>> concurrency.limit
     2
-    >>> for _ in range(ITEMS_PER_LANE):
+    >>> for _ in range(ITEMS_PER_STEP):
     ...     concurrency.record()
-    >>> concurrency.lanes
+    >>> concurrency.limit
     3
     """
 
@@ -52,7 +52,7 @@ class AdaptiveConcurrency:
         self._tell = tell
         self._since = 0  # number of items since the limit changed
         self.most: int = max(1, most)
-        self.lanes: int = self.most
+        self.limit: int = self.most
         """Number of jobs that may run at present."""
         self.items: int = 0
         """Number of items that have arrived, from all jobs."""
@@ -63,7 +63,7 @@ class AdaptiveConcurrency:
         """Lower the limit by one, because the service throttled a request."""
         with self._lock:
             self.starving, self._since = True, 0
-            self._change(self.lanes - 1, "the service answers 429 (too many requests)")
+            self._change(self.limit - 1, "the service responded with 429 (too many requests)")
 
     def record(self) -> None:
         """Count an item; after enough items without a 429, raise the limit by one."""
@@ -71,15 +71,15 @@ class AdaptiveConcurrency:
             self.items += 1
             self._since += 1
             self.starving = False
-            if self._since >= ITEMS_PER_LANE and self.lanes < self.most:
+            if self._since >= ITEMS_PER_STEP and self.limit < self.most:
                 self._since = 0
-                self._change(self.lanes + 1, "no throttling recently")
+                self._change(self.limit + 1, "no throttling recently")
 
-    def _change(self, lanes: int, why: str) -> None:
-        lanes, before = max(1, min(self.most, lanes)), self.lanes
-        if lanes != before:
-            self.lanes = lanes
-            self._tell(f"{lanes} at a time instead of {before}: {why}")
+    def _change(self, limit: int, why: str) -> None:
+        limit, before = max(1, min(self.most, limit)), self.limit
+        if limit != before:
+            self.limit = limit
+            self._tell(f"{limit} at a time instead of {before}: {why}")
 
 
 def fan_out(
@@ -99,8 +99,8 @@ def fan_out(
     ----------
     jobs
         Each job is called in a worker thread with this call's cancel token and returns an iterator.
-        Jobs are fetched in order, a few ahead. If an iterator has a method ``rest()``, it is called
-        about ten times a second while its item waits for room, e.g. as a keepalive.
+        Jobs are taken in order, a few in advance. If an iterator has a method ``rest()``, it is
+        called about ten times a second while an item waits for room, e.g. as a keepalive.
     size
         Function that returns an item's size in bytes.
     workers
@@ -109,7 +109,7 @@ def fan_out(
     max_bytes
         Maximum bytes of finished items that wait for the consumer.
     total_bytes
-        Bytes that the consumer will need in total; nothing beyond them is read ahead.
+        Total bytes that the consumer will need; no more than these are read ahead.
     ordered
         Whether to return items job by job, or as they arrive (in order within each job).
     """
@@ -150,7 +150,11 @@ def _close(items: Iterator[T]) -> None:
 def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
     launching: threading.Thread | None = None
     try:
-        for number, launching in enumerate(work.recruit(most)):
+        work.threads = [
+            threading.Thread(target=work.run, name=f"odps_nb-worker-{number}", daemon=True)
+            for number in range(most)
+        ]
+        for number, launching in enumerate(work.threads):
             try:
                 start_thread(launching)
             except RuntimeError:  # too many threads exist: continue with those that run
@@ -179,8 +183,8 @@ def _await_launch(thread: threading.Thread) -> None:
 
 
 @dataclass(slots=True)
-class _Lane(Generic[T]):
-    """Items that one job has produced and the consumer has not received yet."""
+class _Queue(Generic[T]):
+    """Items that a job has produced and that the consumer has not received yet."""
 
     items: deque[tuple[T, int]] = field(default_factory=deque)
     done: bool = False
@@ -202,14 +206,14 @@ class _Round(Generic[T]):
     ) -> None:
         self._jobs, self._size = jobs, size
         self._max_waiting, self._left = max_waiting, left
-        self._waiting = 0  # total bytes of the items in the lanes
+        self._waiting = 0  # total bytes of the items in the queues
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
-        self._threads: list[threading.Thread] = []
-        self._lanes: dict[int, _Lane[T]] = {}
+        self.threads: list[threading.Thread] = []
+        self._queues: dict[int, _Queue[T]] = {}
         self._next = 0  # number of the next job to start
         self._running = 0
-        self._head = 0  # number of the lane to read next, if ordered
+        self._head = 0  # number of the queue to read next, if ordered
         self._stopped = False
         self._job = next(jobs, None)  # the next job to start
         self._home = Home()
@@ -218,58 +222,50 @@ class _Round(Generic[T]):
 
     # -- workers ------------------------------------------------------------------------------
 
-    def recruit(self, most: int) -> list[threading.Thread]:
-        """Create the worker threads; the caller starts them."""
-        self._threads = [
-            threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
-            for number in range(most)
-        ]
-        return list(self._threads)
-
     def run(self) -> None:
         """Run one job after another until none is left."""
         while (started := self._start_one()) is not None:
-            number, lane, job = started
+            number, queue, job = started
             error: BaseException | None = None
             try:
-                self._work(number, lane, job)
+                self._work(number, queue, job)
             except BaseException as caught:  # noqa: BLE001  the consumer raises it
                 error = caught
-            self._end_one(lane, error)
+            self._end_one(queue, error)
 
-    def _start_one(self) -> tuple[int, _Lane[T], Job[T]] | None:
+    def _start_one(self) -> tuple[int, _Queue[T], Job[T]] | None:
         with self._changed:
             # Jobs start in order, so the consumer never waits for a job that cannot start.
-            while self._job is not None and self._running >= self._concurrency.lanes:
+            while self._job is not None and self._running >= self._concurrency.limit:
                 self._changed.wait(SHORT_WAIT)
             job = self._job
             if job is None:
                 return None
             self._running += 1
             number, self._next = self._next, self._next + 1
-            lane = self._lanes[number] = _Lane()
+            queue = self._queues[number] = _Queue()
             self._job = self._job_after(number)
-            return number, lane, job
+            return number, queue, job
 
     def _job_after(self, number: int) -> Job[T] | None:
         try:
             return next(self._jobs, None)
         except Exception as error:  # noqa: BLE001  the consumer raises it, in order
-            self._lanes[number + 1] = _Lane(done=True, error=error)
+            self._queues[number + 1] = _Queue(done=True, error=error)
             return None
 
-    def _work(self, number: int, lane: _Lane[T], job: Job[T]) -> None:
+    def _work(self, number: int, queue: _Queue[T], job: Job[T]) -> None:
         items = job(self._token)
         try:
             for item in items:
-                if not self._put(number, lane, item, items):
+                if not self._put(number, queue, item, items):
                     return
         finally:
             _close(items)
 
-    def _put(self, number: int, lane: _Lane[T], item: T, items: Iterator[T]) -> bool:
+    def _put(self, number: int, queue: _Queue[T], item: T, items: Iterator[T]) -> bool:
         size = self._size(item)
-        while not self._place(number, lane, item, size):
+        while not self._place(number, queue, item, size):
             if self._stopped:
                 return False
             rest = getattr(items, "rest", None)  # does periodic work while an item waits
@@ -277,31 +273,31 @@ class _Round(Generic[T]):
                 rest()
         return True
 
-    def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
-        """Add an item to its lane if there is room within a short wait."""
+    def _place(self, number: int, queue: _Queue[T], item: T, size: int) -> bool:
+        """Add an item to its queue; return ``False`` if there is no room after a short wait."""
 
         def has_room() -> bool:
-            return self._stopped or self._has_room(number, lane, size)
+            return self._stopped or self._has_room(number, queue, size)
 
         with self._changed:
             if not has_room():
                 self._changed.wait_for(has_room, SHORT_WAIT)
             if self._stopped or not has_room():
                 return False
-            lane.items.append((item, size))
+            queue.items.append((item, size))
             self._waiting += size
             self._concurrency.record()
             self._changed.notify_all()
             return True
 
-    def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
+    def _has_room(self, number: int, queue: _Queue[T], size: int) -> bool:
         if not self._waiting or self._waiting + size <= min(self._max_waiting, self._left):
             return True
-        return self._ordered and number == self._head and not lane.items
+        return self._ordered and number == self._head and not queue.items
 
-    def _end_one(self, lane: _Lane[T], error: BaseException | None) -> None:
+    def _end_one(self, queue: _Queue[T], error: BaseException | None) -> None:
         with self._changed:
-            lane.done, lane.error = True, error
+            queue.done, queue.error = True, error
             self._running -= 1
             if error is not None:
                 self._job = None  # no more jobs are needed
@@ -315,52 +311,52 @@ class _Round(Generic[T]):
         with self._changed:
             while True:
                 self._token.check()
-                lane = self._head_lane() if self._ordered else self._any_lane()
-                if lane is not None:
-                    item, size = lane.items.popleft()
+                queue = self._head_queue() if self._ordered else self._any_queue()
+                if queue is not None:
+                    item, size = queue.items.popleft()
                     self._waiting -= size
                     self._left -= size  # bytes that the consumer still needs
                     self._changed.notify_all()
                     return (item,)
-                if self._job is None and not self._lanes:
+                if self._job is None and not self._queues:
                     return None
                 self._changed.wait(SHORT_WAIT)
 
-    def _head_lane(self) -> _Lane[T] | None:
-        while (lane := self._lanes.get(self._head)) is not None and not lane.items:
-            if lane.error is not None:
-                raise lane.error
-            if not lane.done:
+    def _head_queue(self) -> _Queue[T] | None:
+        while (queue := self._queues.get(self._head)) is not None and not queue.items:
+            if queue.error is not None:
+                raise queue.error
+            if not queue.done:
                 return None
-            del self._lanes[self._head]
+            del self._queues[self._head]
             self._head += 1
             self._changed.notify_all()  # the new head's worker may add an item
-        return lane
+        return queue
 
-    def _any_lane(self) -> _Lane[T] | None:
-        for number, lane in list(self._lanes.items()):
-            if lane.error is not None:
-                raise lane.error
-            if lane.done and not lane.items:
-                del self._lanes[number]
-        return next((lane for lane in self._lanes.values() if lane.items), None)
+    def _any_queue(self) -> _Queue[T] | None:
+        for number, queue in list(self._queues.items()):
+            if queue.error is not None:
+                raise queue.error
+            if queue.done and not queue.items:
+                del self._queues[number]
+        return next((queue for queue in self._queues.values() if queue.items), None)
 
     def close(self) -> list[threading.Thread]:
         """Stop all jobs; return the worker threads, which the caller joins."""
         if not self._home.is_here:
             return []  # the threads are the parent process's
         self.end()
-        return self._threads
+        return self.threads
 
     def end(self) -> None:
         """Stop all workers; called by the consumer, by a token, or at exit. Idempotent."""
-        self._token.cancel()  # first, or the consumer would see a normal end
+        self._token.cancel()  # first; otherwise the consumer would see a normal end
         self.stop()
 
     def stop(self) -> None:
-        """Tell all workers to end soon, and drop the items that were not consumed."""
+        """Make all workers end soon, and drop the items that were not consumed."""
         with self._changed:
             self._stopped, self._job = True, None
-            for lane in self._lanes.values():
-                lane.items.clear()
+            for queue in self._queues.values():
+                queue.items.clear()
             self._changed.notify_all()

@@ -1,9 +1,9 @@
-"""Reads a response's Arrow stream: validated record batches, and whether it is complete.
+"""Reads and validates the record batches of a response's Arrow stream.
 
-pyarrow accepts a stream that stops between two messages, and a body may be plain or encoded IPC,
-whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15). So `EndMarkerCheck` checks
-every byte before Arrow reads it. As rows have no checksum, each batch is fully validated: a
-damaged offset would crash the process. Invalid UTF-8 is not damage (`odps_nb.arrow.text`).
+A body may be plain or encoded IPC, whatever was requested (``docs/protocol.md`` 5.5, 10.1 no. 15).
+pyarrow accepts a stream that stops between two messages, so `EndMarkerCheck` checks every byte
+before Arrow reads it. Rows have no checksum, so each batch is fully validated: a damaged offset
+would crash the process. Invalid UTF-8 does not count as damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class _Watched(io.RawIOBase):
         )
 
     def read(self, n: int | None = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end; Arrow reads lengths of messages with it."""
+        """Return ``n`` bytes, fewer only at the end; Arrow calls it for the length of a message."""
         return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer, uncopied; Arrow reads bodies of messages with it."""
+        """Return ``n`` bytes as a buffer, uncopied; Arrow calls it for the body of a message."""
         buffer = pa.allocate_buffer(n)
         view = memoryview(buffer).cast("B")
         have = min(len(self._head), n)
@@ -165,7 +165,7 @@ class RowStream:
     max_decompressed
         Maximum bytes that a batch with compressed buffers may need after decompression.
     max_output
-        Maximum bytes that the body's content coding may decode to; ``None`` for no limit.
+        Maximum bytes of the body after decoding its content coding; ``None`` for no limit.
     text
         How to handle text that is not UTF-8. ``None``: return its column as binary, for the caller
         to convert (`odps_nb.arrow.text.fit_text`).
@@ -285,7 +285,7 @@ class RowStream:
                 f"not enough memory for the next Arrow message: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,
-                hint="read in smaller batches; if it persists, the stream is damaged",
+                hint="read in smaller batches; if this recurs, the stream is damaged",
             ) from error
         except (pa.ArrowException, OSError, ValueError) as error:
             if self._source is None or self._source.failed:
@@ -296,8 +296,8 @@ class RowStream:
         short = self._source is not None and self._source.ran_short
         kind = TruncatedError if short else FramingError
         return kind(
-            f"the Arrow stream is {'cut' if short else 'damaged'}: {error}",
+            f"the Arrow stream is {'truncated' if short else 'damaged'}: {error}",
             offset=self._check.total,
             request_id=self.request_id,
-            hint="read again; quote the request id if it persists",
+            hint="read again; if this recurs, report the request id",
         )

@@ -2,7 +2,7 @@
 
 Primary-key tables support the modes ``append`` and ``cdc``, with one split per changed bucket and
 with system columns (C++ client's live tests TestIncrementalReadOptions*). Other tables support the
-modes ``version`` and ``timestamp``, which are known only from documents.
+modes ``version`` and ``timestamp``, which are documented but untested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Increment:
     """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
 
     If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: the
-    table has a primary key; only then can ``changes`` request all changes, not just the last state.
+    table has a primary key. Only then can ``changes`` request all changes, not just the last state.
     """
 
     start: int | str
@@ -72,12 +72,12 @@ class Increment:
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the stream's columns: the session's, but the operation column replaces `CHANGE`."""
+    """Return the stream's columns: the session's, with `OPERATION_TYPE` in place of `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
 def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the stream's column names: the session's, but the operation's replaces `CHANGE`'s."""
+    """Return the names of the session's columns as they are in the stream; see `on_the_wire`."""
     return tuple(OPERATION_TYPE.name if name == CHANGE.name else name for name in names)
 
 
@@ -107,7 +107,7 @@ def plan_increment(
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(
-            f"the table has a column {CHANGE.name!r}, the name that changes=True uses",
+            f"changes=True adds a column {CHANGE.name!r}, but the table already has one",
             hint="read without changes=True, or rename the column",
         )
     start = 0 if since is None else _bound("since", since)
@@ -122,18 +122,18 @@ def _bound(name: str, value: Bound) -> int | str:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         version = value.__index__()
         if version < 0:
-            raise ArgumentError(f"{name} is {version}; versions begin with 0")
+            raise ArgumentError(f"{name} is {version}; versions start at 0")
         return version
     moment = _moment(value)
     if moment is None:
         raise ArgumentError(
-            f"{name} is {value!r}, which is neither a version nor a time",
+            f"{name} is {value!r}; it must be a version number or a time",
             hint=f"pass e.g. {name}=7, or {name}='2024-01-31 12:00:00'",
         )
     if moment.tzinfo is not None:
         raise ArgumentError(
-            f"{name} has a time zone; the service uses the time zone of the project",
-            hint="make it naive in the zone of the project: .astimezone(zone).replace(tzinfo=None)",
+            f"{name} has a time zone; it must be a naive time in the project's time zone",
+            hint="convert it: .astimezone(zone).replace(tzinfo=None)",
         )
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
 

@@ -1,6 +1,6 @@
 """Keeps a read session alive while it is read (``docs/protocol.md`` section 3.2).
 
-Write sessions are not kept alive: the protocol defines neither their expiry nor an extension.
+Write sessions are not kept alive: the protocol does not say when they expire or how to extend them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry, because a consumer may wait that long between two batches. Thread-safe; no thread waits
-    for another thread's refresh. Call `close` after `keep_aside`.
+    expiry. A consumer may wait that long between two batches. Thread-safe; no thread waits for
+    another thread's refresh. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SessionKeeper:
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if a refresh is due.
 
-        A failed refresh is logged and repeated later. If the session expires, reading rows raises.
+        A failed refresh is logged and repeated later. Reads of an expired session raise an error.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:
@@ -121,7 +121,7 @@ class SessionKeeper:
             read_timeout=min(_TIMEOUT, self._storage.options.read_timeout),
         )
         if answer.session_id != session.session_id:
-            raise FramingError(f"the answer is about another session, {answer.session_id!r}")
+            raise FramingError(f"the response is for another session, {answer.session_id!r}")
         return require_ready(answer, session.table)
 
 

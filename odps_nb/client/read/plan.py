@@ -25,7 +25,7 @@ DEFAULT_BATCH_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read from a table: rows, columns and versions, and how to split them.
+    """The rows, columns and versions to read from a table, and how to split them.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class ReadPlan:
     partitions
         Full or partial partition specs; empty for the whole table.
     where, condition
-        A SQL condition (`odps_nb.filters.parse`), and another one as a tree. The service uses them
-        to skip blocks of rows, and the client tests each row again.
+        A SQL condition (`odps_nb.filters.parse`), and another condition as a tree. The service uses
+        them to skip blocks of rows, and the client tests each row again.
     timezone
         Time zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
@@ -87,26 +87,27 @@ class ReadPlan:
                 raise ArgumentError(f"{name} is {value}; it must be at least 1")
         if self.max_batch_rows > MAX_BATCH_ROWS:
             raise ArgumentError(
-                f"max_batch_rows is {self.max_batch_rows}; the service gives {MAX_BATCH_ROWS} rows"
-                " in a batch at most"
+                f"max_batch_rows is {self.max_batch_rows}; it must be at most {MAX_BATCH_ROWS}"
             )
         if self.limit is not None and self.limit < 0:
             raise ArgumentError(f"limit is {self.limit}; it must not be negative")
         if self.versions is not None and not 0 <= self.versions[0] <= self.versions[1]:
-            raise ArgumentError(f"versions are {self.versions}; they must not go backwards")
+            raise ArgumentError(
+                f"versions are {self.versions}; they must be in ascending order, from 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:
     """A snapshot and its splits as a plain value, which can be pickled.
 
-    ``schema`` is the batches' schema. ``row_count`` counts rows in all splits (if unfiltered),
-    ``stored_rows`` the rows and ``estimated_size`` the bytes before filtering, if the service
-    reports them; with a ``limit``, the splits may have more rows. ``expires_at`` is in seconds
-    since the epoch. ``filter`` needs the ``hidden`` columns, which are not returned. ``selects``:
-    whether columns were selected; ``columns``: those to select from the stream. ``latest_version``
-    of the table is 0 if unknown. ``tells_changes``: the last data column names each row's kind of
-    change. ``sent``, if set, is ``schema`` as the service sends it: text columns not yet BINARY.
+    - ``schema`` is the batches' schema, ``sent`` (if set) the one with text in place of BINARY.
+    - ``row_count`` is the number of rows in all splits without a filter, ``stored_rows`` with one.
+      With a ``limit``, the splits may have more rows. ``estimated_size`` is in bytes.
+    - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
+    - ``filter`` needs the ``hidden`` columns, which are not returned.
+    - ``selects``: whether columns were selected. ``columns``: those to select from the stream.
+    - ``tells_changes``: the last data column names each row's kind of change.
     """
 
     table: TableName

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from odps_nb.arrow.char import char_columns, stripped
 from odps_nb.arrow.text import fit_text, text_types
-from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
@@ -28,20 +27,20 @@ def fetch_preview(
     shown: Sequence[Column] | None = None,
     text: TextOptions = STRICT_TEXT,
     tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
 ) -> pa.Table:
     """Return a table's first rows; sends one request, which is retried as a whole.
 
-    If there are no rows, the partition may not exist, which the service does not report. The stream
-    is checked against the table's ``columns``; CHAR padding is removed only if these are known.
+    If the partition does not exist, the result is empty, because the service reports no error. The
+    stream is checked against the table's ``columns``, which are also needed to remove CHAR padding.
     ``shown`` has the same columns, but with BINARY in place of text that is requested as bytes.
     """
     if request.limit is None:
         raise ArgumentError(
-            f"the preview of {request.table} has no limit", hint="pass a number of rows, 0 for all"
+            f"the preview of {request.table} has no limit",
+            hint="pass a number of rows, or 0 for all",
         )
     what = f"preview of {request.table}"
-    attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+    attempts = storage.attempts(what, tracker=tracker)
 
     def once() -> tuple[RowStream, list[pa.RecordBatch]]:
         response = storage.open(request, attempts=attempts)

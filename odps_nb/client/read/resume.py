@@ -34,7 +34,7 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How text is returned in a stream of rows."""
+    """The options for returning text in a stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
@@ -60,7 +60,7 @@ class ResumableRowStream:
     what
         Description of the rows for notes and events.
     start, expected
-        First row, and the row at which the stream must end if known, numbered as for the request.
+        First row, and the row before which the stream must end, if known; numbered as in requests.
     columns
         Columns of the session; every stream is checked against them. ``None``: no check.
     select
@@ -107,16 +107,15 @@ class ResumableRowStream:
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # response of the open stream
         self._schema: pa.Schema | None = None
-        self._places: tuple[int, ...] | None = (
-            None  # indexes of the columns to return; None: all, in stream order
-        )
+        # Indexes of the columns to return. None: all, in stream order.
+        self._places: tuple[int, ...] | None = None
         self._rows_of_last = 0
         self._decoded_bytes = 0
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the batches; leaving early closes the connection.
 
-        Unless ``fits``, columns with text that is not UTF-8 are returned as binary, for `fit`.
+        Unless ``fits``, text columns that are not UTF-8 are returned as binary, for `fit`.
         """
         with self._attempts, self._tracker.metered(self._arriving):
             try:
@@ -155,7 +154,7 @@ class ResumableRowStream:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} closed its connection: the service throttles others (429)"
+            f"{self._what} closed its connection: the service throttles other readers (429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:
@@ -214,7 +213,7 @@ class ResumableRowStream:
                 places = self._wanted(stream.schema)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
-                    "the columns changed between two streams of one snapshot",
+                    "the columns differ between two streams of the same snapshot",
                     request_id=stream.request_id,
                 )
         except BaseException:
@@ -292,9 +291,9 @@ def delivered(
 ) -> Batches:
     """Return batches one by one; close their generator at the end.
 
-    Stops after ``limit`` rows; without a limit, raises unless exactly ``rows`` arrive, if known.
+    Stops after ``limit`` rows. Without a limit, raises unless exactly ``rows`` arrive, if known.
     Raises before all batches together exceed ``max_bytes``. During the read, the tracker counts the
-    rows that arrive in all splits; at the end, it is set to the number of rows returned.
+    rows that arrive in all splits. At the end, it is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -321,14 +320,14 @@ def delivered(
             tracker.correct_rows(before + found)
     if limit is None and rows is not None and found != rows:
         raise TruncatedError(
-            f"{found} rows of {what} arrived, but its snapshot has {rows}",
+            f"{found} rows of {what} arrived, but the snapshot has {rows}",
             expected=rows,
             actual=found,
         )
 
 
 def asks_for_micro(error: OdpsNbError) -> bool:
-    """Whether a read in nanoseconds failed because of a time that may fit microseconds."""
+    """Return whether a read in nanoseconds failed because of a time that may fit microseconds."""
     if isinstance(error, InvalidRequestError):
         return is_time_overflow(f"{error.code} {error.message}")
     return isinstance(error, FarTimeError)

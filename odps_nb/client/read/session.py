@@ -54,12 +54,12 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
-#: Minimum split size in bytes (live tests of the service's clients); no limit for row ranges.
+#: Minimum split size in bytes (live tests of the service's clients); row ranges may be smaller.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 #: Default maximum number of splits; for more data, splits are larger.
 DEFAULT_SPLITS = 100_000
-#: Maximum ``splits=`` of a caller: each split is a value here, and a task in Spark's driver.
+#: Maximum value of ``splits=``: each split is an object here and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -77,7 +77,7 @@ def open_read_session(
     """Open a read session: a snapshot of the table, divided into splits.
 
     Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
-    With one, the service divides them (`SplitMode.SIZE`), unless it cannot make splits so small.
+    With one, the service divides them (`SplitMode.SIZE`), unless the splits are too small for it.
     If the service refuses one mode for the table, the other is used.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
@@ -152,7 +152,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh a plan's session: same rows and splits, or `SessionExpiredError`."""
+    """Refresh a plan's session, with the same rows and splits; raise if it has expired."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
@@ -284,14 +284,14 @@ def _ranges(plan: ReadPlan, rows: int, size: int | None) -> tuple[RowRangeSplit,
 
 
 def _is_free(plan: ReadPlan) -> bool:
-    """Whether the plan lets the client choose the number of splits."""
+    """Return whether the client may choose the number of splits."""
     return plan.splits is None and plan.split_bytes is None
 
 
 def _bearable(splits: int) -> int:
     if splits > MAX_SPLITS:
         raise ArgumentError(
-            f"that would be {splits:,} splits; at most {MAX_SPLITS:,} are planned",
+            f"the read would have {splits:,} splits; the maximum is {MAX_SPLITS:,}",
             code="TooManySplits",
             hint="make them larger (split_bytes=), or read fewer partitions at a time",
         )

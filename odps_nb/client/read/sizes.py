@@ -28,17 +28,17 @@ FEW_BYTES = 16
 """Assumed bytes of each variable-length value."""
 
 
-def lanes_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read concurrently, so that one batch of each fits the budget."""
+def workers_for(asked: int | None, ahead: int) -> int:
+    """Return the number of concurrent splits, so that one batch of each fits into the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
-def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
+def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
     """Return the bytes of a piece, so that one piece per worker fits into the budget.
 
     With a single worker, splits stay whole, because extra requests would only add overhead.
     """
-    return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
+    return max(PIECE_BYTES, ahead // (2 * workers)) if workers > 1 else sys.maxsize
 
 
 def row_bytes(session: ReadSession) -> float | None:
@@ -46,7 +46,7 @@ def row_bytes(session: ReadSession) -> float | None:
     if not session.row_count or session.estimated_size is None or session.limit is not None:
         return None  # the service's estimate is for all rows, without the limit
     estimate = session.estimated_size / session.row_count
-    # The service may estimate unselected columns, too, and pieces that are too small cost time.
+    # The estimate may include unselected columns, and pieces that are too small cost time.
     return min(estimate, _width(session)) if session.selects else estimate
 
 
@@ -54,14 +54,14 @@ def _width(session: ReadSession) -> int:
     return sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in session.schema)
 
 
-def batch_bytes(ahead: int, lanes: int) -> int:
+def batch_bytes(ahead: int, workers: int) -> int:
     """Return the bytes of a batch, so that one per worker fits into half of the budget."""
-    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
+    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, workers))))
 
 
-def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Return a batch's row limit, which is lower if the service's byte limits are too high."""
-    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
+def batch_rows(session: ReadSession, ahead: int, workers: int) -> int:
+    """Return a batch's row limit, lowered if the service's smallest byte limit is too large."""
+    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, workers)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
     row = row_bytes(session) or max(1, _width(session))

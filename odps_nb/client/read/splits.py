@@ -1,7 +1,7 @@
 """Reads a session's rows: one split, or all splits (``docs/protocol.md`` sections 3.3, 4).
 
-A broken split resumes at the next unread row. An expired session raises, because a new session
-would be another snapshot.
+A broken split resumes at the next unread row. An expired session raises an error, because a new
+session would be another snapshot.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from odps_nb.client.read.sizes import (
     batch_bound,
     batch_bytes,
     batch_rows,
-    lanes_for,
     piece_bytes,
     row_bytes,
+    workers_for,
 )
 from odps_nb.schema import Column
-from odps_nb.terms import Compression, RowRangeSplit, Split
+from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 ALL_ROWS = 2**32 - 1
@@ -46,7 +46,6 @@ def iter_split(
     split: Split,
     *,
     columns: tuple[str, ...] = (),
-    compression: Compression | None = None,
     skip_rows: int = 0,
     max_batch_rows: int | None = None,
     max_batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -58,8 +57,8 @@ def iter_split(
 ) -> SplitRows:
     """Iterate over one split's batches; closing the iterator closes its connection.
 
-    The iteration ends without an error only if the stream was complete: it had an end marker, the
-    HTTP body's end, and the expected number of rows if known.
+    The iteration ends without an error only if the stream was complete. It then had an end marker,
+    a complete HTTP body and the expected number of rows, if that is known.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def iter_split(
         max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
         max_batch_raw_size=batch_bound(max_batch_bytes),
         data_columns=(*columns, *hidden) if columns else (),
-        compression=session.compression if compression is None else compression,
+        compression=session.compression,
     )
     promised = _promised(session, (*columns, *hidden) if columns else ())
     selected = (*shown, *hidden) if hidden else columns or session.columns
@@ -116,7 +115,7 @@ def iter_split(
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
-    """Return the position of a split's row: its number in the session if that is known."""
+    """Return a row's position, as text and number: in the session if known, else in the split."""
     if isinstance(split, RowRangeSplit) and not session.prunes:
         return f"row {split.offset + row} of {session.table}", split.offset + row
     return f"row {row} of {split} of {session.table}", row
@@ -167,7 +166,6 @@ def iter_batches(
     read_ahead: int | None = None,
     max_bytes: int | None = None,
     columns: tuple[str, ...] = (),
-    compression: Compression | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -194,15 +192,15 @@ def iter_batches(
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     if workers is None and storage.is_here:
-        # One connection to a service on this machine keeps a processor busy, so more would only add
-        # requests and threads.
+        # One connection to a service on this machine keeps a processor busy; further connections
+        # would only add requests and threads.
         workers = 1
-    lanes = lanes_for(workers, ahead)
+    readers = workers_for(workers, ahead)
     pieces = PieceRanges(
-        session.splits, size=piece_bytes(ahead, lanes), row_bytes=row_bytes(session)
+        session.splits, size=piece_bytes(ahead, readers), row_bytes=row_bytes(session)
     )
     concurrency = AdaptiveConcurrency(
-        len(list(islice(pieces, lanes))),
+        len(list(islice(pieces, readers))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
     )
 
@@ -212,7 +210,6 @@ def iter_batches(
             session,
             piece,
             columns=columns,
-            compression=compression,
             max_batch_bytes=batch_bytes(ahead, concurrency.most),
             max_batch_rows=batch_rows(session, ahead, concurrency.most),
             tracker=tracker,
@@ -311,10 +308,10 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Position of a batch: the index of its split, and its first row there before filtering.
+    """Position of a batch: the index of its split, and the number of its first row in the split.
 
-    After filtering, rows are not numbered. The service counts a split's rows in the same way
-    when a broken stream resumes (``docs/protocol.md`` section 3.3).
+    Rows are numbered before filtering, as the service counts them when a broken stream resumes
+    (``docs/protocol.md`` section 3.3).
     """
 
     split: int = 0
@@ -334,10 +331,10 @@ def iter_placed(
     read_ahead: int,
     cancel: CancelToken | None = None,
 ) -> Generator[Placed, None, None]:
-    """Iterate over all rows from a position on; each batch is returned with its own position.
+    """Iterate over all rows from a position on, as batches with their positions.
 
-    Nothing before the position is read: neither earlier splits nor earlier rows of its split. The
-    session's limit is ignored.
+    Earlier splits, and earlier rows of the position's split, are not read. The session's limit is
+    ignored.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)

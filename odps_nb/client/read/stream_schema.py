@@ -1,6 +1,6 @@
 """Checks that an Arrow stream has the columns of its session.
 
-For each MaxCompute type, all Arrow types are accepted that services are known to send, after
+Each MaxCompute type accepts every Arrow type that services are known to send for it, after
 conversion by `odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
 """
 
@@ -58,7 +58,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Return an error for columns that differ from the session's; it will not be retried."""
+    """Return an error for columns that differ from the session's. It is not retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error
@@ -92,7 +92,7 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         raise mismatch(
             f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
             f"but Arrow {shorten(str(came), _SHOWN)} in the stream",
-            hint="read again if the table was changed; otherwise quote the request id",
+            hint="read again if the table was changed; otherwise report the request id",
         )
 
 
@@ -100,11 +100,13 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
     places: dict[str, int] = {}
     for place in range(came.num_fields):
         if places.setdefault(came.field(place).name.casefold(), place) != place:
-            raise mismatch(f"the struct {path!r} has a member twice in the stream")
+            raise mismatch(f"the struct {path!r} has the same member twice in the stream")
     wanted = {member.name.casefold() for member in promised.fields}
     if places.keys() != wanted:
         odd = sorted(places.keys() ^ wanted)[0]
-        raise mismatch(f"the struct {path!r} differs from its session's in member {odd!r}")
+        raise mismatch(
+            f"the struct {path!r} differs between stream and session in its member {odd!r}"
+        )
     for member in promised.fields:
         place = places[member.name.casefold()]
         _require(came.field(place).type, member.type, f"{path}.{member.name}")

@@ -2,7 +2,7 @@
 
 The statements and task names are those of pyodps (``odps/models/table.py`` and
 ``partitions.py``). User input is never inserted unchecked: names are validated and back-quoted,
-texts escaped, and types formatted from the type tree.
+text is escaped, and types are formatted from the type tree.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 
-_TRANSACTIONAL = {"transactional": "true"}
-_WRITE_BUCKETS = "write.bucket.num"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
     """Options of a new table, apart from its columns.
@@ -60,7 +56,7 @@ class TableOptions:
         Days without change after which the service drops the table or partition.
     cluster_by, buckets
         Columns whose hash selects a row's bucket, and the number of buckets. For a primary-key
-        table, ``buckets`` may be passed alone: the number of write buckets.
+        table, ``buckets`` alone sets the number of write buckets.
     """
 
     primary_key: tuple[str, ...] = ()
@@ -139,7 +135,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
         if options.buckets is not None and not options.primary_key:
             raise ArgumentError(
                 "buckets= is given without cluster_by=",
-                hint="name columns: cluster_by=['id'], buckets=16",
+                hint="pass columns as well: cluster_by=['id'], buckets=16",
             )
         return []
     if options.buckets is None:
@@ -153,9 +149,9 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     """Add the required properties to the caller's (from live tests of pyodps and the C++ SDK)."""
     needed: dict[str, str] = {}
     if options.primary_key:
-        needed |= _TRANSACTIONAL
+        needed["transactional"] = "true"
         if options.buckets is not None and not options.cluster_by:
-            needed[_WRITE_BUCKETS] = str(_number(options.buckets, "buckets", "of buckets"))
+            needed["write.bucket.num"] = str(_number(options.buckets, "buckets", "of buckets"))
     if _has_blobs(schema):
         needed |= BLOB_TABLE_PROPERTIES
     for key, value in needed.items():
@@ -183,27 +179,24 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
             )
         if column.name in found:
             raise ArgumentError(f"{what} names {name!r} twice")
-        if not _may_be_key(column.type.code):
+        code = column.type.code
+        if TYPE_FACTS[code].kind == "OTHER" and code is not TypeCode.INTERVAL_YEAR_MONTH:
             raise ArgumentError(
-                f"{what} names {column.name!r}, whose type {column.type.code.name} is not allowed"
+                f"{what} names {column.name!r}, whose type {code.name} cannot be a key"
             )
         found.append(column.name)
     return tuple(found)
-
-
-def _may_be_key(code: TypeCode) -> bool:
-    return TYPE_FACTS[code].kind != "OTHER" or code is TypeCode.INTERVAL_YEAR_MONTH
 
 
 def _check_types(schema: TableSchema) -> None:
     for column in schema.partition_columns:
         if has_blob(column.type):
             raise ArgumentError(
-                f"the partition column {column.name!r} holds a BLOB, which cannot be compared"
+                f"the partition column {column.name!r} contains a BLOB, which is not allowed"
             )
     for column in schema.columns:
         if _key_holds_blob(column.type):
-            raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
+            raise ArgumentError(f"the column {column.name!r} contains a MAP with a BLOB in its key")
     for column in schema.all_columns:
         if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could inject SQL
             raise ArgumentError(
@@ -223,7 +216,7 @@ def _key_holds_blob(type_: OdpsType) -> bool:
 
 def _number(value: object, name: str, of_what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(f"{name} {value!r} is not a number {of_what}")
+        raise ArgumentError(f"{name} is {value!r}; it must be a number {of_what}, at least 1")
     return value
 
 
@@ -231,16 +224,16 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
     if not is_table_name(table.table):
         raise ArgumentError(
             f"{table.table!r} is not a valid table name",
-            hint="names have letters from a to z, digits and underscores, start with a letter, "
-            f"and are at most {MAX_NAME_BYTES} bytes long",
+            hint="use letters from a to z, digits and underscores; start with a letter, "
+            f"and use at most {MAX_NAME_BYTES} bytes",
         )
     seen: set[str] = set()
     for column in columns:
         if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters from a to z, Chinese characters, digits, underscores and "
-                f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
+                hint="use letters from a to z, Chinese characters, digits, underscores and "
+                f"single quotes, at most {MAX_NAME_BYTES} bytes",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is defined twice")

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0
-#: Name of the setting for a statement's time zone (pyodps sends it, too).
+#: Name of the setting for a statement's time zone; pyodps also sends it.
 SQL_ZONE = "odps.sql.timezone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query; ``is_over`` if it had finished when the server confirmed it.
+    """A submitted query. ``is_over``: it had finished when the server confirmed it.
 
-    ``sql`` is the text that was sent; ``settings`` were sent with it or precede it in the text.
+    ``sql`` is the text without ``SET`` statements; ``settings`` are the caller's, including those.
     """
 
     project: str
@@ -106,7 +106,9 @@ def submit_sql(
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
         if error.in_doubt:
-            error.add_note("check whether the service runs this statement before you repeat it")
+            error.add_note(
+                "check whether the service is running this statement before you repeat it"
+            )
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
@@ -182,10 +184,10 @@ def wait_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> None:
-    """Wait for the query to succeed; after ``timeout`` seconds, raise but let it run."""
+    """Wait for the query to succeed; after ``timeout`` seconds, raise without cancelling it."""
     if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
-            f"the query still runs after {timeout:g} s",
+            f"the query is still running after {timeout:g} s",
             hint="call wait() again, or cancel() to stop it",
         )
     if (failure := _find_failure(storage, instance, tracker)) is not None:
@@ -240,9 +242,9 @@ def _find_failure(
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
 # Queries that projects refuse by default, and hints to allow them (``docs/protocol.md`` 8.6).
 _REFUSED = {
-    "is full scan with all partitions": "name partitions in the condition, or allow it by "
+    "is full scan with all partitions": "select partitions in the condition, or write "
     "set odps.sql.allow.fullscan=true; above the query",
-    "ORDER BY must be used with a LIMIT": "add a limit, or allow it by "
+    "ORDER BY must be used with a LIMIT": "add a limit, or write "
     "set odps.sql.validate.orderby.limit=false; above the query",
 }
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
@@ -296,32 +298,23 @@ def run_sql(
         stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
             error.in_doubt = True
-            error.add_note(
-                f"instance {instance.instance_id} was started; whether it succeeded is unknown"
-            )
+            error.add_note(f"instance {instance.instance_id} was started; its outcome is unknown")
         raise
     if not in_time:
-        raise _cancelled_late(storage, instance, timeout)
+        done = stop_quietly(storage, instance)
+        late = RequestTimeoutError(
+            f"the query did not end within {timeout:g} s and "
+            + ("was cancelled" if done else "could not be cancelled: it may still run"),
+            hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
+        )
+        late.in_doubt = True
+        late.add_note(
+            f"instance {instance.instance_id}: a statement that writes may still have succeeded"
+        )
+        raise late
     if failure is not None:
         raise failure
     return instance
-
-
-def _cancelled_late(
-    storage: StorageClient, instance: SqlInstance, timeout: float | None
-) -> RequestTimeoutError:
-    """Cancel a query after its time-out; return the error to raise."""
-    done = stop_quietly(storage, instance)
-    error = RequestTimeoutError(
-        f"the query did not end within {timeout:g} s and "
-        + ("was cancelled" if done else "could not be cancelled: it may still run"),
-        hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
-    )
-    error.in_doubt = True
-    error.add_note(
-        f"instance {instance.instance_id}: a statement that writes may have succeeded meanwhile"
-    )
-    return error
 
 
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
@@ -339,7 +332,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
     try:
         cancel_sql(storage, instance)
     except OdpsNbError as error:
-        # Only log this error, because the user must see the one that led here.
+        # Only log this error, because the caller must see the original one.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
@@ -360,7 +353,7 @@ def estimate_sql(
     wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
     tasks = storage.control(wanted).tasks
     if not tasks:
-        raise FramingError("the estimate of a query has no result")
+        raise FramingError("the service returned no estimate for the query")
     return SqlCost.decode(tasks[0].text)
 
 
@@ -371,7 +364,7 @@ _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 def excerpt(sql: str, message: str) -> str | None:
     """Return the line at an error's position, with a caret below it, or ``None``.
 
-    The service counts lines and columns from 1; ``[1,1]`` means that it knows no position.
+    The service counts lines and columns from 1; ``[1,1]`` means that the position is unknown.
 
     Examples
     --------

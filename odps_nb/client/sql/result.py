@@ -34,7 +34,6 @@ from odps_nb.errors import (
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import (
     STRICT_TEXT,
-    Compression,
     RowRangeSplit,
     SessionStatus,
     TextMode,
@@ -90,12 +89,12 @@ class ResultSession:
         """Raise if this session may have fewer rows than requested (``None``: all)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
-                f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
-                "result here, and this one may have more",
+                f"this key may read only the first {LIMITED_RESULT_ROWS:,} rows of a result, and "
+                "this result may have more",
                 code="NoPermission",
                 status=403,
-                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result into a "
-                "table by SQL, or ask the owner of the project for the right to download",
+                hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "
+                "table with SQL, or ask the project's owner for permission to download",
             )
 
 
@@ -108,8 +107,8 @@ def open_result(
 ) -> ResultSession:
     """Open a session over a successful query's rows, and wait until it is ready.
 
-    A statement without rows, such as ``create table``, has a result without columns. If the key
-    may not read all rows, as in a project with protected data, the session is limited (as in
+    The result of a statement such as ``create table`` has no columns and no rows. If the key may
+    not read all rows, as in a project with protected data, the session is limited (as in
     pyodps' ``Instance.open_reader``).
     """
     ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
@@ -176,7 +175,6 @@ def iter_result(
     session: ResultSession,
     *,
     limit: int | None = None,
-    compression: Compression = Compression.NONE,
     page_rows: int = PAGE_ROWS,
     workers: int | None = None,
     read_ahead: int | None = None,
@@ -198,12 +196,10 @@ def iter_result(
     if several is not None:
         for page in pages:
             several.plan_split(str(page), rows=page.count)
-    lanes = DEFAULT_WORKERS if workers is None else workers
-    concurrency = AdaptiveConcurrency(min(len(pages), lanes))
+    workers = DEFAULT_WORKERS if workers is None else workers
+    concurrency = AdaptiveConcurrency(min(len(pages), workers))
 
-    stream = partial(
-        _stream, storage, session, compression=compression, text=text, unit=unit, tracker=tracker
-    )
+    stream = partial(_stream, storage, session, text=text, unit=unit, tracker=tracker)
 
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
         label = None if several is None else str(page)
@@ -240,7 +236,6 @@ def _stream(
     session: ResultSession,
     rows: RowRangeSplit,
     *,
-    compression: Compression = Compression.NONE,
     text: TextOptions,
     **more: Any,
 ) -> ResumableRowStream:
@@ -252,7 +247,7 @@ def _stream(
     )
     return ResumableRowStream(
         storage,
-        partial(_request, session, rows, compression),
+        partial(_request, session, rows),
         what=f"{rows} of the result of instance {session.instance_id}",
         start=rows.offset,
         expected=rows.offset + rows.count,
@@ -262,9 +257,7 @@ def _stream(
     )
 
 
-def _request(
-    session: ResultSession, page: RowRangeSplit, compression: Compression, row: int
-) -> ReadInstance:
+def _request(session: ResultSession, page: RowRangeSplit, row: int) -> ReadInstance:
     return ReadInstance(
         project=session.project,
         instance_id=session.instance_id,
@@ -273,14 +266,13 @@ def _request(
         count=page.offset + page.count - row,
         task_name=session.task,
         enable_limit=session.limited,
-        compression=compression,
     )
 
 
 # -- the web page of an instance ------------------------------------------------------------------
 # The address is built as in pyodps 0.13: ``GET /webconsole/host``, below the REST endpoint, returns
-# the console's address, to which region, endpoint, project and instance are added. The older
-# Logview is not used: its token would open the job to every reader of a saved notebook.
+# the console's address, to which region, endpoint, project and instance are appended. The older
+# Logview is not used, because its token would give every reader of a saved notebook access.
 
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)

@@ -32,7 +32,8 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
     rest = sql[at:].strip()
     if not rest:
         raise ArgumentError(
-            "there are settings but no query", hint="end each with ; and write the query below them"
+            "there are settings but no query",
+            hint="end each setting with ; and write the query below",
         )
     return settings, rest
 

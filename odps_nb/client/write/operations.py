@@ -1,10 +1,10 @@
-"""Values of a write: its session, its closed streams, and each row's operation and upload.
+"""Values that a write uses: sessions, closed streams, row operations, and parts to upload.
 
-Rows of a primary-key table have a column ``__operation`` (int8): 85 upserts the row, 68 deletes it.
+Rows of a primary-key table have a column ``__operation`` (int8): 85 for upserts, 68 for deletes.
 For each key, a stream's last row wins (Python SDK's live test test_delta_table_record_writer).
 
-An upload declares its number of rows first. So rows are collected into parts of limited size, which
-are then encoded and sent (``docs/protocol.md`` 5.4, 7.6).
+An upload declares its number of rows first, so rows are collected into parts of limited size before
+they are encoded and sent (``docs/protocol.md`` 5.4, 7.6).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WriteSessionRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReceipt:
-    """A closed stream, as a commit needs it; can be pickled. ``size`` is in bytes of Arrow data."""
+    """The data of a closed stream for the commit; can be pickled. ``size``: bytes of Arrow data."""
 
     stream_id: str
     version: int
@@ -64,7 +64,7 @@ class Stamp:
     operation: int | None = None
     """`UPSERT` or `DELETE` for all rows. ``None``: append, or upsert if the table has a key."""
     flag: str | None = None
-    """Name of a boolean column that is not written; rows in which it is true are deleted."""
+    """Name of a boolean column that is not written. Rows in which it is true are deleted."""
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
         """Return the batch, with the operation column added if the stream has one."""
@@ -149,7 +149,7 @@ def iter_parts(
 
 
 def _require_same(found: pa.Schema, first: pa.Schema) -> None:
-    """Raise if batches differ in more than time units, which each stream declares itself."""
+    """Raise unless batches differ only in time units, which each stream declares."""
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
@@ -182,7 +182,7 @@ def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class _Sink(io.RawIOBase):
-    """The file object that pyarrow writes to; it passes on every buffer."""
+    """A file object for pyarrow that forwards every buffer to a function."""
 
     def __init__(self, write: Callable[[Any], object]) -> None:
         super().__init__()

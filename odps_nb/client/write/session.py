@@ -61,7 +61,7 @@ def open_write_session(
 
     Partition keys that are not in ``partition`` must be columns of the rows. With ``overwrite``,
     the commit replaces the table, the partitions under ``partition``, or those that received rows.
-    ``part_bytes`` is the size of one upload; memory holds one upload per stream.
+    ``part_bytes`` is the size of one upload; one upload per stream is in memory.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -168,7 +168,7 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows of exactly these streams visible at once; by default, of those opened here.
+        """Make the rows of exactly these streams visible. Default: all streams opened here.
 
         The error is ``in_doubt`` if no response arrives and the outcome cannot be determined.
         """
@@ -194,7 +194,7 @@ class WriteSession:
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
         """Determine a commit's outcome: try to abort the session, then fetch its status.
 
-        If the commit arrives after the abort, it fails; if before, the abort fails.
+        A commit that arrives after the abort fails. If it arrives before, the abort fails.
         """
         try:
             abort_write(self._storage, self.ref)
@@ -211,11 +211,11 @@ class WriteSession:
             return True
         if status:
             error.in_doubt, self._over = False, "aborted"
-            error.add_note("the write was aborted; nothing of it is in the table")
+            error.add_note("the write was aborted; none of its rows are in the table")
         return False
 
     def abort(self) -> None:
-        """Discard everything that was written. Idempotent; no effect after a commit."""
+        """Discard all rows of the session. Idempotent; no effect after a commit."""
         if self._over is None and self._home.is_here:
             self._over = "aborted"
             abort_write(self._storage, self.ref)
@@ -235,13 +235,13 @@ class WriteSession:
     def _leave(self, error: BaseException | None) -> None:
         if self._over is not None or not self.owned or not self._home.is_here:
             return
-        line = "the write was aborted; nothing of it is in the table"
+        line = "the write was aborted; none of its rows are in the table"
         try:
             self.abort()
         except OdpsNbError as second:
             line = f"the session could not be aborted and will expire: {second}"
             if isinstance(second, ConflictError):
-                line = f"the session was over before it could be aborted: {second}"
+                line = f"the session had ended before it could be aborted: {second}"
             _log.warning("write session %s: %s", self.session_id, line)
         if isinstance(error, OdpsNbError):
             error.add_note(line)
@@ -252,7 +252,7 @@ class WriteSession:
     def _require_open(self) -> None:
         self._home.require("this write")
         if self._over is not None:
-            raise StateError(f"the write session is {self._over}", hint="begin another one")
+            raise StateError(f"the write session is {self._over}", hint="open another session")
 
 
 def named_streams(
@@ -262,8 +262,8 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the ids and versions of the streams that a commit names.
 
-    If there are none, an empty stream is written, because a commit without names includes all
-    streams of the session, even those of failed or late writers.
+    If there are none, an empty stream is written. A commit without names would include all streams
+    of the session, even those of failed or late writers.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
@@ -296,7 +296,7 @@ def commit_write(
         f"commit of {session.table}, session {session.session_id}", tracker=tracker, cancel=cancel
     )
     if cancel is not None:
-        cancel.check()  # last check, as the commit below cannot be undone
+        cancel.check()  # last check, because the commit below cannot be undone
     in_doubt = False
     while True:
         try:
@@ -315,7 +315,9 @@ def commit_write(
                 return
             error.in_doubt = in_doubt
             if in_doubt:
-                error.add_note("an earlier attempt had no response: check the rows of the table")
+                error.add_note(
+                    "an earlier attempt received no response; check the rows of the table"
+                )
             raise
 
 
@@ -330,12 +332,13 @@ def _is_committed(
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
         error.in_doubt = True
-        error.add_note(f"whether it was committed is unknown, its status cannot be read: {second}")
+        error.add_note(f"the outcome of the commit is unknown; its status cannot be read: {second}")
         raise error from second
     if status != SessionStatus.COMMITTED.value:
         return False
     if tracker is not None:
-        tracker.retried("the answer to the commit was lost, the session is committed")
+        what = "the response to the commit was lost, but the session is committed"
+        tracker.noted(what, retries=1)
     return True
 
 
@@ -355,7 +358,7 @@ def fetch_write_state(
 
 
 def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
-    """Abort a session, in any process; ignore that it may no longer exist."""
+    """Abort a session, in any process; do nothing if it no longer exists."""
     request = AbortWriteSession(
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )

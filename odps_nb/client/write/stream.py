@@ -1,7 +1,7 @@
 """One stream of a write session (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
 
-Uploads state a row offset. If an upload's response is lost, the stream's offset is fetched, and
-rows are sent again only if they did not arrive.
+Each upload states its row offset. If its response is lost, the stream's offset is fetched, and rows
+are sent again only if they did not arrive.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _log = logging.getLogger("odps_nb")
 
 
 class WriteStream:
-    """A stream of a write session, for one thread; `close` makes it ready for the commit.
+    """A stream of a write session, for use by one thread. `close` makes it ready for the commit.
 
-    Call `start` or `resume` first. A higher version of a stream id replaces lower versions' rows.
+    Call `start` or `resume` first. A higher version of a stream replaces lower versions' rows.
     The context manager closes the stream after success, and drops it after an error.
     """
 
@@ -97,13 +97,13 @@ class WriteStream:
         """Resume a stream that was not closed.
 
         Afterwards, `rows` is the number of rows that the service has, and the earlier writer can
-        no longer write. `ConflictError`: the session has ended, or a higher version exists.
+        no longer write. Raises `ConflictError` if the session has ended or a higher version exists.
         """
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
         if offset is None:
             raise ConflictError(
-                f"the service does not say how many rows {self.label} holds",
+                f"the service does not report how many rows {self.label} has",
                 code="UnknownRowOffset",
                 hint="open a higher version of it and write all of its rows again",
             )
@@ -133,7 +133,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the stream has offsets; else a lost response ends it unless all rows arrived."""
+        """Whether uploads have offsets. If not, a lost response may end the stream."""
         return self._access_token is not None
 
     @property
@@ -186,9 +186,9 @@ class WriteStream:
     def write(
         self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
     ) -> int:
-        """Upload batches; return their number of rows, which the server has confirmed.
+        """Upload batches; return the number of their rows, all confirmed by the server.
 
-        Memory holds one part (64 MiB by default) at a time. After an error, the stream is unusable.
+        One part (64 MiB by default) is in memory at a time. After an error, the stream is unusable.
         """
         self.require_open()
         self._tracker.phase(Phase.WRITING)
@@ -196,7 +196,7 @@ class WriteStream:
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
-                del part  # or it stays in memory while the next part is collected
+                del part  # otherwise it stays in memory while the next part is collected
         except BaseException:
             self.failed = True
             raise
@@ -227,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # raises unless the server did nothing
+                attempts.again(error, idempotent=False)  # raises unless nothing was executed
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts
@@ -285,7 +285,8 @@ class WriteStream:
         if landed < end:
             attempts.again(error, idempotent=True, resume=f"row {landed}")
         else:
-            self._tracker.retried(f"{attempts.what}: the answer was lost, the rows are there")
+            what = f"{attempts.what}: the response was lost, but the rows arrived"
+            self._tracker.noted(what, retries=1)
 
     def _ask(self, error: OdpsNbError) -> int | None:
         try:
@@ -307,11 +308,11 @@ class WriteStream:
     ) -> OdpsNbError:
         if landed is None:
             error.add_note(
-                "the server does not say whether the rows arrived; nothing is sent again"
+                "the server does not report whether the rows arrived; they are not sent again"
             )
             return error
         return ConflictError(
-            f"the server has {landed} rows in {self.label}, but {first} to {end} are possible",
+            f"the server has {landed} rows in {self.label}; expected {first} to {end}",
             code="RowOffsetConflict",
             hint="check whether another writer uses this stream",
         )
@@ -323,14 +324,12 @@ class WriteStream:
         items: Iterable[BlobItem],
         column_id: int,
         partition: PartitionSpec | None = None,
-        *,
-        compression: Compression = Compression.NONE,
     ) -> list[BlobReference]:
         """Upload blobs for a BLOB column; return their references, in order.
 
         An item is (content, media type, file name); the content is bytes, a path or a binary file.
         ``column_id`` is the BLOB's id in `schema` (``schema.column_ids``), not its position.
-        ``partition`` is the rows' partition; by default, the session's.
+        ``partition`` is the rows' partition. Default: the session's partition.
         """
         self.require_open()
         uploader = BlobUploader(
@@ -338,7 +337,6 @@ class WriteStream:
             stream=self._named(),
             partition=self._session.partition if partition is None else partition,
             column_id=column_id,
-            compression=compression,
             tracker=self._tracker,
             cancel=self._cancel,
         )

@@ -172,9 +172,9 @@ def test_a_table_without_a_key_gives_what_was_added(plain: Table) -> None:
 @pytest.mark.parametrize(
     ("bounds", "reason"),
     [
-        ({"since": -1}, "versions begin with 0"),
-        ({"since": True}, "neither a version nor a time"),
-        ({"since": "yesterday"}, "neither a version nor a time"),
+        ({"since": -1}, "versions start at 0"),
+        ({"since": True}, "must be a version number or a time"),
+        ({"since": "yesterday"}, "must be a version number or a time"),
         ({"since": 3, "until": 2}, "is before since"),
         ({"since": "2024-01-02", "until": datetime.date(2024, 1, 1)}, "is before since"),
         ({"since": datetime.datetime.now(datetime.UTC)}, "has a time zone"),

@@ -110,7 +110,7 @@ def test_a_profile_by_name_finds_its_key(use, write, finds_any):
     with odps_nb.connect("work") as odps:
         assert odps.profile.keys.access_key == SECRET
         assert SECRET not in repr(odps) + repr(odps.profile) + repr(odps.profile.keys)
-    with pytest.raises(ConfigError, match="access_key is not known"):
+    with pytest.raises(ConfigError, match="access_key is missing"):
         odps_nb.connect("other")
 
 
@@ -124,7 +124,7 @@ def test_without_a_profile_the_id_may_come_from_the_keyring_too(use, write):
 def test_the_key_of_another_user_is_never_used(use, write):
     drawer = use(Drawer())
     drawer.set_password("odps_nb", "somebody", SECRET)
-    with pytest.raises(ConfigError, match="access_key is not known") as caught:
+    with pytest.raises(ConfigError, match="access_key is missing") as caught:
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
     assert "keyring set" in caught.value.hint
 
@@ -133,7 +133,7 @@ def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
     drawer = use(Drawer(trouble=errors.KeyringLocked("locked")))
     whole = {**os.environ, **PLACE, "ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"}
     assert Profile.resolve(environ=whole).access_key == "k"
-    with pytest.raises(ConfigError, match="endpoint and project are not known"):
+    with pytest.raises(ConfigError, match="endpoint and project are missing"):
         Profile.resolve(access_id="me")
     assert drawer.opened == 0
 
@@ -179,11 +179,11 @@ def test_a_keyring_that_fails_when_the_key_is_taken_says_as_little(use, write, c
 
 def test_no_keyring_at_all_counts_as_no_key(use, write):
     use(NoKeyring())
-    with pytest.raises(ConfigError, match="access_key is not known"):
+    with pytest.raises(ConfigError, match="access_key is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
 
 
 def test_without_the_library_nothing_is_asked(monkeypatch, write):
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(ConfigError, match="access_key is not known"):
+    with pytest.raises(ConfigError, match="access_key is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")

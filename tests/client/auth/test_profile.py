@@ -41,11 +41,11 @@ def test_a_profile_that_others_may_change_is_refused(profiles, tmp_path):
     text = "[default]\nendpoint = 'http://h/api'\nproject = 'p'\n"
     keys = {"ODPS_ACCESS_ID": "a", "ODPS_ACCESS_KEY": "k"}
     environ = keys | profiles(text, mode=0o646)
-    with pytest.raises(ConfigError, match="other users may"):
+    with pytest.raises(ConfigError, match="other users can"):
         Profile.resolve(environ=environ)
     environ = keys | profiles(text)
     tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="other users may write to"):
+    with pytest.raises(ConfigError, match="other users can write to"):
         Profile.resolve(environ=environ)
     tmp_path.chmod(0o1777)  # as /tmp: only the owner of a file can replace it there
     assert Profile.resolve(environ=environ).project == "p"
@@ -163,14 +163,14 @@ def test_a_typing_error_in_the_file_is_named(profiles):
 
 
 def test_a_file_that_is_not_toml_is_refused_without_its_text(profiles):
-    with pytest.raises(ConfigError, match="not a TOML file") as caught:
+    with pytest.raises(ConfigError, match="not a valid TOML file") as caught:
         Profile.resolve("a", environ=profiles(f"[a]\naccess_key = {SECRET}\n"))
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["h/api", "ftp://h", "http://", "http://me:pw@h/api"])
 def test_an_endpoint_that_is_no_address_is_refused(url):
-    with pytest.raises(ConfigError, match="endpoint is not an http") as caught:
+    with pytest.raises(ConfigError, match="endpoint must be an http") as caught:
         Profile(endpoint=url, project="p", access_id="i", access_key="k")
     assert "pw" not in str(caught.value)
 
@@ -294,7 +294,7 @@ def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
     assert profile == Profile(**place, **fields)
     assert profile.keys == Profile(**place, **fields).keys
     assert SECRET not in repr(profile) + repr(value)
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         Profile(**place, access_id="me", access_key="k", credentials=value)
     # a value replaces what the source has
     source = Profile(**place, access_id="old", access_key="old", app_id="old", app_key="old")
@@ -333,5 +333,5 @@ def test_an_entry_whose_account_has_no_key_takes_credentials():
 def test_a_credentials_value_is_copied_as_itself_and_its_class_is_refused():
     value = AccessKey("me", SECRET)
     assert copy.copy(value) is copy.deepcopy(value) is value
-    with pytest.raises(ConfigError, match="neither a function"):
+    with pytest.raises(ConfigError, match="must be a function or a credentials object"):
         Profile(endpoint="http://h/api", project="p", credentials=AccessKey)

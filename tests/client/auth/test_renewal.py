@@ -89,8 +89,8 @@ def test_many_threads_ask_once():
     ("given", "why"),
     [
         (None, "returned NoneType instead"),
-        ({}, "returned neither"),
-        ({"access_id": "me"}, "returned neither"),
+        ({}, "must return access_id"),
+        ({"access_id": "me"}, "must return access_id"),
         ({"access_id": "me", "access_key": 5}, "not a string"),
         ({"access_id": "me", "access_key": SECRET, "expiration": "soon"}, "not a time"),
         ({"access_id": "me", "access_key": SECRET, "expiration": 1}, "have already expired"),
@@ -174,7 +174,7 @@ def test_a_profile_of_the_file_names_a_program(tmp_path):
 
 
 def test_one_way_to_the_keys_is_enough():
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         Profile(**PLACE, access_id="me", access_key="k", credentials=dict)
     with pytest.raises(ConfigError, match="both an id and a key"):
         Profile(**PLACE, access_id="me", access_key="k", app_id="a")

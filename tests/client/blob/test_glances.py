@@ -57,7 +57,7 @@ def test_small_blobs_come_with_their_heads_in_one_request(count):
 
 def test_tiles_out_of_view_are_not_requested():
     with looked_at(references(3)) as (found, service):
-        assert all("not asked for" in repr(glance) for glance in found)
+        assert all("not requested" in repr(glance) for glance in found)
         assert service.seen == []
 
 

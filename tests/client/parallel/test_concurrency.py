@@ -15,7 +15,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.fan_out import (
     DEFAULT_WORKERS,
-    ITEMS_PER_LANE,
+    ITEMS_PER_STEP,
     AdaptiveConcurrency,
     fan_out,
 )
@@ -286,7 +286,7 @@ def test_no_more_jobs_run_than_there_are_workers():
         running.pop()
 
     # fewer items than would give a lane again
-    assert list(fan_out([job] * (ITEMS_PER_LANE - 1), size=int, workers=4, concurrency=concurrency))
+    assert list(fan_out([job] * (ITEMS_PER_STEP - 1), size=int, workers=4, concurrency=concurrency))
     assert max(most) == 1
 
 
@@ -311,10 +311,10 @@ def test_lanes_go_down_to_one_and_up_to_all():
     concurrency = AdaptiveConcurrency(3)
     for _ in range(5):
         concurrency.refused()
-    assert concurrency.lanes == 1
-    for _ in range(10 * ITEMS_PER_LANE):
+    assert concurrency.limit == 1
+    for _ in range(10 * ITEMS_PER_STEP):
         concurrency.record()
-    assert (concurrency.lanes, concurrency.items) == (3, 10 * ITEMS_PER_LANE)
+    assert (concurrency.limit, concurrency.items) == (3, 10 * ITEMS_PER_STEP)
 
 
 @pytest.mark.parametrize(

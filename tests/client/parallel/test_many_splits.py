@@ -72,7 +72,7 @@ def test_who_says_how_many_gets_them_up_to_a_million():
     ],
 )
 def test_more_is_refused_before_it_fills_the_memory(answer: ReadSessionAnswer, plan: dict):
-    with pytest.raises(ArgumentError, match="at most 1,000,000 are planned") as caught:
+    with pytest.raises(ArgumentError, match="the maximum is 1,000,000") as caught:
         opened(answer, **plan)
     assert caught.value.code == "TooManySplits"
     assert "split_bytes=" in str(caught.value.hint)

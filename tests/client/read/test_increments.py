@@ -58,7 +58,7 @@ def test_versions_that_replaced_rows_are_refused_or_left_out(
 
 
 def test_versions_do_not_go_backwards(table: TableName) -> None:
-    with pytest.raises(ArgumentError, match="must not go backwards"):
+    with pytest.raises(ArgumentError, match="must be in ascending order"):
         ReadPlan(table=table, versions=(4, 3))
 
 

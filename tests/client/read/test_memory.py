@@ -6,10 +6,12 @@ import hashlib
 import json
 import tracemalloc
 from contextlib import closing
+from unittest import mock
 
 import pyarrow as pa
 
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.blob import streamed
 from odps_nb.client.blob.file import open_blob
 from odps_nb.client.blob.streamed import iter_streamed_blobs
 from odps_nb.client.blob.upload import BlobUploader
@@ -85,13 +87,17 @@ def test_many_large_blobs_pass_by_in_pieces():
     got = []
 
     def read() -> None:
-        with closing(iter_streamed_blobs(storage, references, waiting_bytes=4 * MIB)) as blobs:
+        with closing(iter_streamed_blobs(storage, references)) as blobs:
             for blob in blobs:
                 got.append(sum(len(piece) for piece in blob.pieces()))
                 assert blob.verified
 
-    with Service(ReadBlobs=[step]) as service, service.client() as storage:
-        # what may wait, and for each of four lanes: pieces in hand, and what the peer encodes
+    with (
+        mock.patch.object(streamed, "WAITING_BYTES", 4 * MIB),
+        Service(ReadBlobs=[step]) as service,
+        service.client() as storage,
+    ):
+        # what may wait, and for each of four workers: pieces in hand, and what the peer encodes
         assert peak_of(read) < 4 * MIB + 4 * (3 * MIB + 2 * MIB)
     assert got == [size] * count
 

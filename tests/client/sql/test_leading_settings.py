@@ -42,7 +42,7 @@ def test_a_query_may_be_indented_and_have_comments_above_it(above: str) -> None:
 def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
     with pytest.raises(ArgumentError, match="settings but no query") as caught:
         odps.sql(text)
-    assert "end each with ;" in str(caught.value.hint)
+    assert "end each setting with ;" in str(caught.value.hint)
 
 
 def test_they_add_to_those_in_the_text_and_those_of_the_call_take_precedence(

@@ -174,7 +174,9 @@ def test_a_statement_is_in_doubt_only_if_a_try_may_have_started_it(script, in_do
     ):
         submit_sql(storage, "insert into t select 1")
     assert caught.value.in_doubt is in_doubt
-    told = [one for one in caught.value.notes if "whether the service runs this statement" in one]
+    told = [
+        one for one in caught.value.notes if "whether the service is running this statement" in one
+    ]
     assert len(told) == in_doubt
 
 
@@ -275,7 +277,7 @@ def test_a_deadline_ends_the_wait_and_not_the_query():
         service.client(monotonic=lambda: float(next(now))) as storage,
     ):
         instance = submit_sql(storage, "select 1")
-        with pytest.raises(RequestTimeoutError, match="still runs after 3 s"):
+        with pytest.raises(RequestTimeoutError, match="still running after 3 s"):
             wait_sql(storage, instance, timeout=3)
     assert "CancelInstance" not in service.calls
 

@@ -38,8 +38,8 @@ def test_a_commit_whose_fate_cannot_be_asked_says_so():
     assert caught.value.in_doubt
     assert pickle.loads(pickle.dumps(caught.value)).in_doubt
     notes = " ".join(caught.value.notes)
-    assert "whether it was committed is unknown" in notes
-    assert "the session was over before it could be aborted" in notes
+    assert "the outcome of the commit is unknown" in notes
+    assert "the session had ended before it could be aborted" in notes
 
 
 def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
@@ -59,7 +59,7 @@ def test_a_commit_in_doubt_is_no_longer_when_the_abort_came_first():
             write(service, retry=RetryPolicy(max_attempts=2))
         assert (service.committed, service.status) == (None, "ABORTED")
     assert not caught.value.in_doubt
-    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+    assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
 def test_a_commit_that_was_refused_is_an_error_and_aborts():
@@ -115,7 +115,7 @@ def test_cancelling_stops_an_upload_and_aborts():
     with Ledger() as service, service.client() as storage, pytest.raises(CancelledError) as caught:
         run(storage)
     assert (service.committed, service.status) == (None, "ABORTED")
-    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+    assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
 def test_cancelling_wakes_an_upload_that_waits_for_its_answer():

@@ -117,7 +117,7 @@ def test_a_lost_answer_is_reported_and_the_new_token_is_used():
             "at-1",
             "at-1",
         ]
-    assert "the answer was lost, the rows are there" in tracker.snapshot().events[0]
+    assert "the response was lost, but the rows arrived" in tracker.snapshot().events[0]
 
 
 def test_without_offsets_a_lost_answer_that_counts_is_believed():
@@ -137,7 +137,7 @@ def test_without_offsets_nothing_is_sent_twice(fault):
         assert len(service.calls["WriteRows"]) == 1
         assert service.status == "ABORTED"
     assert "these rows may have arrived, so they are not sent again" in caught.value.notes
-    assert "the write was aborted; nothing of it is in the table" in caught.value.notes
+    assert "the write was aborted; none of its rows are in the table" in caught.value.notes
 
 
 def test_a_server_that_does_not_count_ends_the_write():
@@ -145,7 +145,7 @@ def test_a_server_that_does_not_count_ends_the_write():
         service.faults["WriteRows"].append("drop")
         with pytest.raises(BrokenStreamError) as caught:
             write(service)
-    assert "does not say whether the rows arrived" in caught.value.notes[0]
+    assert "does not report whether the rows arrived" in caught.value.notes[0]
 
 
 def test_another_writer_in_the_stream_is_a_conflict():
@@ -173,7 +173,7 @@ def test_a_refused_upload_aborts_the_session(fault, kind):
             write(service)
         assert service.status == "ABORTED"
     assert "TableWrite of 30 rows from row 0 on into stream 0 of p.t" in caught.value.notes[0]
-    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+    assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 
 THROTTLED = ["WriteRows", "CloseWriteStream", "CommitWriteSession"]

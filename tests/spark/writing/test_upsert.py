@@ -77,7 +77,7 @@ def test_tasks_read_what_versions_changed(
         changed = [row.asDict() for row in frame.collect()]
         assert changed == [{"id": 3, "ds": "x", "_change": "delete"}]
     assert source.option("until", 2).load(name).collect() == []
-    with pytest.raises(Exception, match="neither a version nor a time"):
+    with pytest.raises(Exception, match="must be a version number or a time"):
         source.option("until", "soon").load(name).collect()
     everything = table.read(since=0, changes=True).to_spark(spark)
     assert everything.columns == ["id", "v", "w", "ds", "_change"]
