@@ -22,7 +22,7 @@ from weakref import ref
 from odps_nb.errors import OdpsNbError, StateError
 
 EXIT_PATIENCE = 10.0
-"""Maximum seconds to wait for threads at exit; all check far more often whether to end."""
+"""Maximum seconds to wait for threads at exit; they check much more often whether to stop."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Ending(Protocol):
     """Interface of objects with running threads, or with work that must end at exit."""
 
     def end(self) -> None:
-        """Start stopping for good, without joining threads. Idempotent."""
+        """Start to stop permanently, without joining threads. Idempotent."""
 
 
 class Home:
@@ -68,7 +68,7 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic. A lock instead could be held during a fork.
+    Each operation on the dictionary is atomic. A lock is not used, as it could be held at a fork.
     """
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Living(Generic[T]):
 
     def add(self, one: T) -> None:
         """Add an object, held weakly; duplicates are ignored."""
-        # The callback is no Python function, because Python drops an exception raised in one, even
-        # the KeyboardInterrupt of a signal that arrives at that moment.
+        # The callback is not a Python function: Python discards exceptions raised in a callback,
+        # even the KeyboardInterrupt of a signal that arrives at that moment.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # the parent's; the child's objects register again
+    _ENDING.clear()  # these belong to the parent; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()

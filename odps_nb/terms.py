@@ -160,7 +160,7 @@ class TimeUnit(str, Enum):
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid project, schema or table name."""
+    """Whether a string is a valid project, schema or table name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -185,7 +185,7 @@ class TableName:
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
-        parts = text.split(".") if isinstance(text, str) else []  # a DataFrame may hold any value
+        parts = text.split(".") if isinstance(text, str) else []  # names may come from a DataFrame
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -216,9 +216,9 @@ class PartitionSpec:
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
         """Create a spec from text, a mapping, a spec, or ``None`` (empty).
 
-        Values of a mapping are text, integers or dates, and are used exactly. In text, ``,`` or
-        ``/`` separates levels, blanks around keys and values are ignored, and quoted values are
-        used exactly: ``ds = 2024-01-01, hour = '3'``.
+        Values of a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
+        ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are
+        used unchanged: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -274,8 +274,8 @@ def check_partition_value(key: str, value: str) -> None:
     """Raise if a request cannot express a partition value unambiguously.
 
     Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
-    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So a request could read or
-    replace another partition.
+    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So such a value could make a
+    request read or replace another partition.
     """
     problem = _doubt(value)
     if problem:

@@ -1,10 +1,10 @@
 """Converts the Arrow encodings that a read may receive to the user-facing types.
 
-The service chooses the encoding of each column (``docs/protocol.md`` section 5.2). Times may have a
-time zone, which does not change their numbers: UTC, or local time for TIMESTAMP_NTZ. Text may be
-dictionary-encoded or string views; times, ``struct<sec, nano>``; DECIMAL without a size, 32 bytes
-in MaxCompute's own layout. Any column may be run-end encoded, or Arrow nulls if it has no value.
-Batches with none of these encodings are returned unchanged.
+The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
+dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without a size as
+32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers still count in
+UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's null
+type if it has no values. Batches with none of these encodings are returned unchanged.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _FOR_FAR_TIMES = (
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
-"""Arrow types for columns that arrive as nulls; types of times depend on the read."""
+"""Types of columns that arrive as Arrow nulls. Times are absent: their unit depends on the read."""
 _NULL_BYTES = 16
-"""Maximum bytes per row that a null of any type may need."""
+"""Maximum number of bytes that a null of any type occupies."""
 
 
 class FarTimeError(ConversionError):
-    """A time is out of range for nanoseconds, but may fit microseconds."""
+    """A time is out of range in nanoseconds but may be in range in microseconds."""
 
 
 class PlainColumns:
-    """Conversion of one stream's columns to plain types.
+    """Converter of one stream's columns to plain types.
 
     ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
     in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as
-    ``struct<sec, nano>``. ``max_bytes``: maximum bytes to which a batch's dictionaries, runs, views
-    and nulls may expand.
+    ``struct<sec, nano>``. ``max_bytes``: maximum size in bytes of a batch's dictionaries, runs,
+    views and nulls after they are expanded.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PlainColumns:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
         for n in self._changed:
-            # not the schema's type: invalid UTF-8 text is binary here
+            # use the batch's type, not the schema's: text with invalid UTF-8 is binary here
             kind = self._plain_type(arrays[n].type, self._odps[n])
             convert = partial(_converted, name=fields[n].name, budget=budget)
             arrays[n] = with_leaves(arrays[n], kind, convert)
@@ -138,7 +138,7 @@ def _is_seconds_and_nanos(came: pa.DataType) -> bool:
 
 
 class _Budget:
-    """Counter of the bytes to which one batch's dictionaries, runs, views and nulls expand."""
+    """Counter of the bytes that one batch's dictionaries, runs, views and nulls expand to."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._spent = limit, 0
@@ -173,7 +173,7 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    return array.view(kind)  # a time without its zone
+    return array.view(kind)  # removes only the time zone
 
 
 def _expanded(
@@ -204,7 +204,7 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
     step = _PER_SECOND["ns"] // per_second
     try:
         second, nano = (part.cast(pa.int64()) for part in array.flatten())
-        # count back from the next second: int64 may not hold all nanoseconds of its lowest second
+        # count negative times down from the next second, since 10^9 * second alone may overflow
         before = pc.less(second, 0).cast(pa.int64())
         ahead = pc.subtract_checked(nano, pc.multiply(before, _PER_SECOND["ns"]))
         quotient = pc.divide(ahead, step)

@@ -1,4 +1,4 @@
-"""Arrow types of the MaxCompute types that every read maps to the same Arrow type."""
+"""Arrow types of those MaxCompute types that always map to the same Arrow type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Excludes times and DECIMAL, which depend on unit and digits, and BLOB, which differs in writes.
+#: Without times and DECIMAL, which depend on unit and size, and BLOB, which differs in writes.
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }

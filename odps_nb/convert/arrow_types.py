@@ -1,7 +1,7 @@
 """Converts MaxCompute types to Arrow types and back (``docs/protocol.md`` section 5.1).
 
 There are two forms: the types that a read returns, and the types that a write sends. They differ
-only in:
+only for these types:
 
 ===================  ==========================  ================================
 type                 read                        write
@@ -57,7 +57,7 @@ def arrow_type(
     """
 
     def of(inner: OdpsType) -> pa.DataType:
-        if isinstance(inner, VectorType):  # Arrow cannot resize lists that are null
+        if isinstance(inner, VectorType):  # Arrow cannot cast null lists to a fixed size
             return pa.list_(_PLAIN[inner.element.code])
         return arrow_type(
             inner,
@@ -123,10 +123,10 @@ _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
 def odps_type(arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type that holds every value of an Arrow type.
 
-    Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
-    milliseconds become DATETIME, finer ones TIMESTAMP (create the table with ``timestamp_ntz`` for
-    local times). Nulls become STRING, dictionaries their value type, extension types their storage
-    type.
+    Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)). Timestamps in seconds or
+    milliseconds become DATETIME, finer ones TIMESTAMP; for local times, create the table with
+    ``timestamp_ntz``. Nulls become STRING. Dictionaries and extension types are converted like
+    their value type or storage type.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return _extension(arrow)

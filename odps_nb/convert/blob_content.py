@@ -1,7 +1,7 @@
 """Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
 The caller passes the media type detected from the bytes; the uploader's media type is
-never used. Sizes are checked before parsing where the format states them. `blob_conversion`
+never used. If a format states sizes, they are checked before parsing. `blob_conversion`
 runs the conversion in a process with limited memory.
 """
 
@@ -41,11 +41,11 @@ _ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
-_MAX_COLUMNS = 10_000  # in CSV; each column needs some KiB, even if its values are small
+_MAX_COLUMNS = 10_000  # in CSV; each column takes a few KiB, even if its values are small
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a decoded Pillow image; the first one if the file contains several."""
+    """Return the decoded Pillow image, or the first one if the file contains several."""
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
@@ -111,7 +111,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # use UTF-8 if none is detected: the text has control characters, or fails with a position
+    # fall back to UTF-8, which keeps control characters; a failure names the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -134,7 +134,7 @@ def as_table(
     separator: str | None = None,
     ragged: bool = False,
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of text with a separator."""
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of other delimited text."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
         hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
@@ -174,7 +174,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # NumPy would allocate the declared size before reading; zero-size elements cost time
+    # NumPy would allocate the declared size before reading; zero-size elements waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -250,7 +250,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Remove comments from a text; ``ragged`` gives each line the same number of fields."""
+    """Return the text without comments; if ``ragged``, pad lines to the same number of fields."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -280,7 +280,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return where the CSV parser ends the first line; it also ends lines at ``\\r``."""
+    """Return the offset of the first line's end; the CSV parser also ends lines at ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
@@ -289,7 +289,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # without dictionaries, which batches share
+        for column in batch.columns:  # exclude dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)

@@ -1,7 +1,7 @@
-"""Chooses the MaxCompute type of each DataFrame column when a table is created for it.
+"""Chooses the MaxCompute type of each DataFrame column when a table is created for the DataFrame.
 
-``docs/types-and-times.md`` lists the types. Files named in a column are not opened. Arrow
-columns follow ``odps_nb.convert.arrow_types``.
+``docs/types-and-times.md`` lists the types. Files whose paths are in a column are not opened.
+Arrow columns follow ``odps_nb.convert.arrow_types``.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
-    """Return DECIMAL(38, 18) if it fits the values, else a size that fits."""
+    """Return DECIMAL(38, 18) if all values fit it, otherwise a size that fits them."""
     whole = scale = 0
     for array in arrays:
         if pt.is_integer(array.type):

@@ -17,7 +17,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: TableName) -> None:
-    """Raise if data lacks a generated partition column that cannot be computed from the data."""
+    """Raise if data without this generated partition column does not suffice to compute it."""
     made = column.generated
     assert made is not None
     source = schema.source_of(column)
@@ -39,7 +39,7 @@ def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: 
 
 
 def fill_generated(rows: Rows, schema: TableSchema, first_row: int = 0) -> Rows:
-    """Return converted rows with generated partition columns computed."""
+    """Return the converted rows with their generated partition columns filled in."""
     for column in schema.partition_columns:
         made, source = column.generated, schema.source_of(column)
         if made is None or source is None:

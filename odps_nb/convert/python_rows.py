@@ -1,6 +1,6 @@
 """Converts Python rows and columns to DataFrames of object columns.
 
-The objects are converted later by the target types, as for any object column
+The objects are later converted to the target types like any object column
 (``odps_nb.convert.fitting.objects``). This module infers no types and changes no values.
 """
 
@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # by column: its key's spellings, in order
+    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
@@ -299,8 +299,8 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
 
     ``index``: with ``True``, index levels become columns. With ``False``, they are dropped. With
     ``None``, they are dropped, with a warning if they have names or labels. ``names``: the columns
-    of the table: with ``index=None``, raise if one of them exists only in the index, or if a new
-    table is created and a level has a name.
+    of the table. With ``index=None``, raise if one of them exists only in the index, or if a new
+    table is created and an index level has a name.
     """
     if index is None:
         # any index level could be a column of the new table
@@ -339,7 +339,7 @@ def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> N
 
 
 def _has_labels(index: pd.Index[Any]) -> bool:
-    """Whether the index has more than row numbers."""
+    """Whether the index is more than unnamed row numbers."""
     numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
     return bool(len(index)) and not (numbered and index.name is None)
 

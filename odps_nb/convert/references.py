@@ -1,8 +1,8 @@
 """Converts a read's BLOB, VECTOR and time columns to their user-facing types.
 
-A read sends a top-level BLOB as the base64 text of its reference; a nested BLOB may be the raw
-reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR may be sent as a
-list; it becomes a fixed-size list.
+The service sends a top-level BLOB as the base64 text of its reference; a nested BLOB may be the raw
+reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR that arrives as a
+list becomes a fixed-size list.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
 
-    Nested leaves may hold raw references: any that is not base64 text is encoded.
+    Nested leaves may hold raw references: if any value is not base64 text, all are encoded.
     """
     nested = target.code is not TypeCode.BLOB
     if nested:  # ignore values outside the slice when detecting the leaves' encoding

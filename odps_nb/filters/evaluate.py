@@ -1,8 +1,8 @@
 """Evaluates a condition on Arrow batches, column by column, with SQL's three-valued logic.
 
 A text column with invalid UTF-8 arrives as bytes. Comparisons use the bytes; ``like``, functions
-and casts replace each invalid sequence with U+FFFD. A value that does not fit, such as text that is
-not a number, raises, as MaxCompute documents.
+and casts replace each invalid sequence with U+FFFD. As MaxCompute documents, a value that cannot be
+converted raises, such as text that is not a number.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _cast(node: Cast, columns: Columns) -> Values:
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
         return exact.cast(_decimal_type(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
-        # Integers beyond 2^53 are rounded, as MaxCompute does.
+        # Integers beyond 2^53 are rounded, as in MaxCompute.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 

@@ -1,6 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; raises for others.
 
-``upper`` and ``lower`` raise because they differ for non-ASCII letters; so do regular expressions.
+``upper`` and ``lower`` raise because they treat non-ASCII letters differently. Regular expressions
+raise too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot sets this for a concat() call, not adjacent literals
+    if not tree.args.get("safe"):  # sqlglot sets it for concat() but not for adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -120,7 +121,7 @@ def _text(node: Node, name: str) -> Node:
     return node
 
 
-# By sqlglot node name: the converter and the allowed arguments.
+# The converter and the allowed arguments for each sqlglot node name.
 _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str, ...]]] = {
     "length": (_length, ("this",)),
     "abs": (_abs, ("this",)),
@@ -135,7 +136,7 @@ _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str,
 
 
 MAX_DIGITS = 76
-"""Maximum digits of a DECIMAL with the SQL settings that it requires."""
+"""Maximum precision of a DECIMAL if the required SQL settings are sent."""
 
 _WHOLE = {
     "TINYINT": (TypeCode.TINYINT, 8),

@@ -18,7 +18,7 @@ _KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 EXACT = Context(prec=200)
-"""Context for exact decimal arithmetic: Python's default context has 28 digits."""
+"""Context for exact decimal arithmetic, since Python's default context has only 28 digits."""
 
 
 def refuse(problem: str, hint: str = "") -> ArgumentError:
@@ -69,8 +69,8 @@ def clock_of(text: str) -> int:
 def instant_of(clock: int, zone: ZoneInfo) -> int:
     """Convert a local time in a zone to epoch nanoseconds.
 
-    If a local time occurs twice, the first one counts; a nonexistent one uses the offset before
-    the change.
+    If a local time occurs twice, the first occurrence is used. A nonexistent time uses the offset
+    before the change.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)

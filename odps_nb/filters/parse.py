@@ -1,4 +1,4 @@
-"""Parses ``where=`` text to a condition tree with a table's column types.
+"""Parses ``where=`` text to a condition tree, using the column types of a table.
 
 Raises for syntax outside the documented grammar, even if sqlglot accepts it.
 """
@@ -57,7 +57,7 @@ def column_value(column: Column) -> ColumnValue:
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
     """Parse a condition on a table's columns; quoted times are in ``timezone``.
 
-    Raises `ArgumentError`: it cannot be parsed, or cannot be evaluated as MaxCompute documents.
+    Raises `ArgumentError` if the text cannot be parsed, or evaluated as MaxCompute documents.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
@@ -84,7 +84,7 @@ def _parsed(text: str) -> Any:
 
 
 def _place(error: Any) -> str:
-    """Describe where parsing stopped, without the parser's terms."""
+    """Describe where parsing stopped, without the parser's terminology."""
     for one in getattr(error, "errors", ()):
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:

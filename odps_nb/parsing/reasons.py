@@ -1,7 +1,7 @@
 """Describes in plain words why a library rejected bytes.
 
-A library's message is kept if it is plain. Addresses, system error numbers and the repr of
-Python objects are removed.
+A library's message is kept if users can understand it, without system error numbers and the repr
+of Python objects. Messages with addresses or names from the library's code are dropped.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``cut or damaged: …`` if the decoder proved it, else ``not decoded here: …``."""
+    """Return ``cut or damaged: …`` if the error proves that, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

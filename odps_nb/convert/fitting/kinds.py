@@ -88,7 +88,7 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
         return None
     try:
         return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
-    except (OverflowError, ValueError):  # an integer above 64 bits, or text with surrogates
+    except (OverflowError, ValueError):  # an integer of over 64 bits, or text with surrogates
         return None
 
 
@@ -191,7 +191,7 @@ def _numpy_span(value: np.timedelta64) -> _Sorted:
 
 
 def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
-    """Return a time or duration in its own unit, or in Arrow's coarsest exact unit."""
+    """Return a time or duration in its own unit, or in the coarsest Arrow unit that is exact."""
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
     for one in (unit,) if own else _ARROW_UNITS:
@@ -201,7 +201,7 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
 
 
 def _same(converted: Any, value: Any) -> bool:
-    """Whether a NumPy time or duration stays the same in another unit (no overflow)."""
+    """Whether a NumPy time or duration was converted to another unit without loss or overflow."""
     sign = converted.astype(np.int64) > 0, value.astype(np.int64) > 0
     return bool(converted.astype(value.dtype) == value) and sign[0] == sign[1]
 

@@ -88,7 +88,7 @@ _DROP_ZONE = "drop the zone, with .dt.tz_localize(None) or value.replace(tzinfo=
 
 
 def kind_of(arrow: pa.DataType) -> str:
-    """Return the kind of an Arrow type as one word, regardless of its layout."""
+    """Return the name of an Arrow type's kind, regardless of its layout."""
     if is_text(arrow):
         return "text"
     if is_bytes(arrow):
@@ -119,7 +119,7 @@ _KINDS = (
 def kind_problem(
     source: pa.DataType | str, target: OdpsType, conversions: Conversions
 ) -> tuple[str, str] | None:
-    """Return why no value of an Arrow type or kind can fit, and how to fix that.
+    """Return the reason why no value of an Arrow type or kind can fit, and a hint.
 
     ``None`` if some value may fit.
     """
@@ -223,7 +223,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Fit a column's parts, ``count`` values in all; positions outside all parts are null."""
+    """Fit the parts of a column with ``count`` values; positions in no part are null."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []

@@ -1,8 +1,8 @@
 """Checks each value against a MaxCompute type, and converts it to the type that a write sends.
 
-Each value is converted exactly or raises. The same rules (``docs/types-and-times.md``) apply to
-all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
-`odps_nb.convert.fitting.leaf` has the rules for scalar types; this module applies them to the
+A value that cannot be converted exactly raises. The same rules (``docs/types-and-times.md``) apply
+to all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
+`odps_nb.convert.fitting.leaf` defines the rules for scalar types; this module applies them to the
 values inside nested types.
 """
 
@@ -28,7 +28,7 @@ from odps_nb.wire.type_text import format_type
 
 
 class KindError(Exception):
-    """Error for an Arrow type of which no value can fit; ``path`` leads to the nested type."""
+    """Error for an Arrow type whose values can never fit; ``path`` locates the nested type."""
 
     def __init__(self, reason: str, cure: str, path: str = "") -> None:
         super().__init__(reason)
@@ -44,8 +44,8 @@ def check_kind(
 ) -> None:
     """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
-    For sources that are checked before their rows exist, such as a Spark plan; otherwise, the
-    values decide.
+    Use it for sources that are checked before their rows exist, such as a Spark plan. If rows
+    exist, their values decide.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Convert a `ValueMisfit`'s positions in packed values to positions of their lists."""
+    """Replace a `ValueMisfit`'s positions in the packed values by the positions of the lists."""
     try:
         yield
     except ValueMisfit as error:

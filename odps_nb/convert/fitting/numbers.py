@@ -1,7 +1,7 @@
-"""Checks by value whether numbers fit a numeric type, and converts them.
+"""Checks whether each number fits a numeric type, and converts it.
 
-Overflow and lost fractions are detected here, by comparing and by converting back, since pyarrow's
-decimal casts wrap around modulo 2^128 without an error.
+pyarrow's decimal casts wrap around modulo 2^128 without an error. So this module itself detects
+overflow and lost fractions, by comparing values and by converting them back.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         return array_from(fitted, wanted, valid)
     numbers, valid = numbers_of(array)
     fitted = numbers.astype(wanted.to_pandas_dtype())
-    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; out of range as an integer
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two, just above the integer range
     inside = fitted < edge
     back = np.where(inside, fitted, 0).astype(numbers.dtype)
     refuse(
@@ -129,8 +129,8 @@ def _rescaled(
 ) -> pa.Array:
     """Change the scale of decimals in a sufficiently wide type; raise unless all fit.
 
-    The number of digits is checked before each step, so that Arrow never overflows; a lost fraction
-    is detected by scaling back.
+    The number of digits is checked before each step, so Arrow never overflows. A lost fraction is
+    detected by scaling back.
     """
     given = array
     if array.type.scale < 0:  # Arrow cannot rescale negative scales
@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals, all within the range of ``wanted``, to its width; the scale is the same."""
+    """Convert decimals to the width of ``wanted``, which must have the same scale and hold them."""
     if array.type.equals(wanted):
         return array
     if array.type.bit_width < 128:
@@ -246,7 +246,7 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     values, texts = some.to_numpy(), some.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
-    # The text is below a power of ten if and only if the float is below that power, as a float.
+    # A float's text is below a power of ten if and only if the float is below it as a float.
     with np.errstate(over="ignore"):
         small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)
@@ -266,7 +266,7 @@ def _short(values: Numbers, scale: int) -> tuple[Numbers, Mask]:
     """Return floats with few digits as unscaled integers, and the mask of these floats.
 
     A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of its nearest
-    float, and powers of ten up to 10^22 are exact, so dividing back verifies the digits.
+    float. Powers of ten up to 10^22 are exact, so dividing back verifies the digits.
     """
     digits = {2: 3, 4: 6, 8: 15}[values.dtype.itemsize]
     if scale > 22:
