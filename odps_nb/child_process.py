@@ -79,7 +79,7 @@ class Child(subprocess.Popen[bytes]):
         return unpack(self.pipes[1], limit)
 
     def kill(self) -> None:
-        """Kill the process and those that it forked; a waiting `receive` raises `EOFError`."""
+        """Kill the process and its forks; a waiting `receive` then raises `EOFError`."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if hasattr(os, "killpg"):

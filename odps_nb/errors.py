@@ -208,7 +208,7 @@ def _revive(
 
 
 class OdpsNbWarning(UserWarning):
-    """Base category of the warnings of this package."""
+    """Base category of this package's warnings."""
 
 
 class ProtocolError(OdpsNbError):

@@ -61,7 +61,7 @@ class Home:
         if not self.is_here:
             raise StateError(
                 f"{what} was created by the parent process, before the fork",
-                hint="create it again in the child, where connections and tables can be used",
+                hint="create it again in the child process; connections and tables work there",
             )
 
 
@@ -144,7 +144,7 @@ def _at_exit() -> None:
         try:
             one.end()
         except OdpsNbError as error:
-            _log.warning("at the end of the process: %s", error)
+            _log.warning("cleanup at the end of the process failed: %s", error)
     deadline = time.monotonic() + EXIT_PATIENCE
     for thread in _THREADS.all():
         if thread.is_alive():

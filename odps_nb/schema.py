@@ -1,4 +1,4 @@
-"""MaxCompute's type tree, columns and table schemas as values.
+"""MaxCompute's types, columns and table schemas as immutable values.
 
 ``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
 ``odps_nb.convert`` to Arrow. Type codes are those in ``docs/protocol.md`` section 3.11.

@@ -71,5 +71,5 @@ def _own_errors() -> Iterator[None]:
     except (SqlglotError, RecursionError, MemoryError):
         raise
     except Exception as error:  # sqlglot may raise anything for an unusual tree
-        said = "the parser fails: check that each function has all its arguments"
+        said = "the parser failed: check that each function has all its arguments"
         raise ParseError(said) from error

@@ -1,4 +1,4 @@
-"""Basic values used everywhere: table names, partition specs, splits and blob references."""
+"""Basic value types: table names, partition specs, splits and blob references."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TextMode(str, Enum):
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
             raise ArgumentError(
-                f"unknown text {value!r}",
+                f"unknown text mode {value!r}",
                 argument="text",
                 hint="use 'strict', 'replace' or 'binary'",
             ) from None
@@ -227,7 +227,7 @@ class PartitionSpec:
             return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
         if not isinstance(value, str):
             raise ArgumentError(
-                f"a {type(value).__name__} is not a partition",
+                f"a value of type {type(value).__name__} is not a partition",
                 code=_INVALID,
                 hint="pass text such as ds=2024-01-01, or a dict of keys and values",
             )

@@ -147,11 +147,11 @@ class _Budget:
         self._spent += size
         if self._spent > self._limit:
             raise OversizeError(
-                f"the compact encodings of an Arrow batch expand to {self._spent} bytes, "
-                f"more than {self._limit}",
+                f"the encoded columns of an Arrow batch expand to {self._spent} bytes; "
+                f"the maximum is {self._limit}",
                 limit=self._limit,
                 actual=self._spent,
-                hint="read in smaller batches, unless the stream is damaged",
+                hint="read smaller batches; if that fails too, the stream may be damaged",
             )
 
 
@@ -215,7 +215,7 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         fine = kind.unit == "ns"
         raise (FarTimeError if fine else ConversionError)(
-            f"a time of column {name!r} is outside of the range of {kind}",
+            f"a time in column {name!r} is outside the range of {kind}",
             column=name,
             source_type=str(array.type),
             target_type=str(kind),
@@ -247,7 +247,7 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
     number = sum(group * 10 ** (9 * n) for n, group in enumerate(shown))
     if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * behind):
         raise ConversionError(
-            f"a value of the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
+            f"a value in the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
             column=name,
             source_type=f"fixed_size_binary[{_DECIMAL_BYTES}]",
             target_type=str(_BARE_DECIMAL),

@@ -206,8 +206,8 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
     )
     if unprotected:
         error.add_note(
-            "a STRING may contain any bytes; or a byte was changed in transit, since rows over "
-            "plain http have no checksum: then a second read succeeds"
+            "either the STRING contains these bytes, or they were changed in transit (rows over "
+            "plain http have no checksum); in the second case, reading again succeeds"
         )
     return error
 

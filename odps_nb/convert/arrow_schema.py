@@ -180,7 +180,7 @@ def refuse_twins(names: Sequence[str]) -> None:
         raise ConversionError(
             f"column names occur more than once: {', '.join(twins)}",
             column=twins[0],
-            hint="rename or drop the repeated columns; names that differ only in case are the same",
+            hint="rename or drop the repeated columns; names are not case-sensitive",
         )
 
 

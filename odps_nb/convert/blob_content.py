@@ -64,13 +64,13 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise LimitExceededError(
             f"the picture has too many pixels for Pillow: {error}",
             limit=max_pixels,
-            hint="increase PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
+            hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
         ) from None
     except MemoryError:
         raise _no_memory(max_pixels) from None
     except Exception as error:  # codecs may raise any exception
         unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
+        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
         raise _not_readable(mime, "picture", error, what) from error
     return picture
 
@@ -121,7 +121,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
         ) from None
     except UnicodeError as error:
         at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
-        raise _no_text(f"the blob is not {stated}{at}") from None
+        raise _no_text(f"the blob is not valid {stated}{at}") from None
     return text
 
 
@@ -272,7 +272,7 @@ def _even(text: str, form: Form, *, ragged: bool) -> str:
 def _require_columns(columns: int) -> None:
     if columns > _MAX_COLUMNS:
         raise LimitExceededError(
-            f"a line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
+            f"a line has {columns:,} columns; the maximum is {_MAX_COLUMNS:,}",
             limit=_MAX_COLUMNS,
             actual=columns,
             hint="read blob.open(seek=True) with a library",
@@ -303,7 +303,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
     width, height = size
     if width * height > limit:
         raise LimitExceededError(
-            f"the picture has {width} × {height} pixels, more than {limit / 1e6:.0f} million",
+            f"the picture has {width} × {height} pixels; the maximum is {limit / 1e6:.0f} million",
             limit=limit,
             actual=width * height,
             hint="pass a larger max_pixels= if you trust the picture",
@@ -313,7 +313,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
 def _require_unpacked(size: int, limit: int) -> None:
     if not 0 <= size <= limit:
         raise LimitExceededError(
-            f"the blob unpacks to more than {format_bytes(limit)}",
+            f"the unpacked blob is larger than {format_bytes(limit)}",
             limit=limit,
             actual=max(size, 0),
             hint="pass a larger max_bytes= if you trust it, or read part of blob.open(seek=True)",
@@ -331,7 +331,7 @@ def _no_memory(limit: int) -> LimitExceededError:
 
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     return ConversionError(
-        f"the blob is no {wanted}: its bytes are {mime}",
+        f"the blob is not {'an' if wanted == 'array' else 'a'} {wanted}: its content is {mime}",
         source_type=mime,
         target_type=wanted,
         hint=f"{hint}; blob.bytes() returns the raw bytes",

@@ -93,7 +93,7 @@ def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Par
     except ParserStoppedError as error:
         if error.why == "too much memory" or "too long" in error.why:
             raise LimitExceededError(
-                f"the blob needs more than {format_bytes(memory)} of memory to be converted",
+                f"converting the blob requires more than {format_bytes(memory)} of memory",
                 limit=memory,
                 hint="pass a larger max_bytes= or max_pixels=, or read blob.open(seek=True)",
             ) from None

@@ -111,7 +111,7 @@ class DecimalArray(ArrowExtensionArray):
             whole = kind.precision - kind.scale
             raise ArgumentError(
                 f"{shorten(scalars[0]) if one else 'a value'} does not fit {kind}, which "
-                f"stores {whole} digits before and {kind.scale} after the point",
+                f"stores {whole} digits before and {kind.scale} after the decimal point",
                 hint="convert the column with astype('float64') or astype(object) first",
             ) from error
 
@@ -286,7 +286,7 @@ def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
         elif pt.is_decimal(field.type) and isinstance(dtype, DecimalDtype):
             exact.append(field.name)
     told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
-    told += [f"DECIMAL kept exact, float64 would round: {_some(exact)}"] if exact else []
+    told += [f"DECIMAL kept exact; float64 would round: {_some(exact)}"] if exact else []
     return " · ".join(told)
 
 

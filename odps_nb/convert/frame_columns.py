@@ -206,7 +206,7 @@ class _ObjectColumn:
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array from Arrow's pool, which reuses freed batches' memory."""
+    """Return an uninitialised array from Arrow's pool, which reuses the memory of freed batches."""
     if dtype.hasobject:
         return np.empty(rows, dtype)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)

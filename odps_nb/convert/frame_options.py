@@ -46,11 +46,11 @@ class FrameOptions:
             raise ArgumentError(
                 f"dtype_backend is {self.dtype_backend!r}",
                 argument="dtype_backend",
-                hint="pass 'numpy_nullable' or 'pyarrow', or leave it out",
+                hint="pass 'numpy_nullable' or 'pyarrow', or omit it",
             )
         if self.dtypes is not None and not isinstance(self.dtypes, Mapping):
             raise ArgumentError(
-                f"dtypes is {type(self.dtypes).__name__}",
+                f"dtypes is of type {type(self.dtypes).__name__}",
                 argument="dtypes",
                 hint="pass a dict of column names and dtypes",
             )

@@ -104,7 +104,7 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
         )
     if strange := [key for key in keys if not isinstance(key, str)]:
         raise ConversionError(
-            f"the key {shorten(strange[0])} in {name!r} is not text, as STRUCT members need",
+            f"the key {shorten(strange[0])} in {name!r} is not text; STRUCT member names must be",
             column=name,
             source_type=type(strange[0]).__name__,
             hint="create the table first, with a MAP column",
@@ -158,7 +158,7 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
 def _unknown(value: Any, name: str) -> ConversionError:
     kind = type(value).__name__
     return ConversionError(
-        f"the column {name!r} has {shorten(value)} ({kind}), which has no MaxCompute type",
+        f"the column {name!r} contains {shorten(value)} ({kind}), which has no MaxCompute type",
         column=name,
         source_type=kind,
         hint="convert it to a number, text, a date or another plain value",

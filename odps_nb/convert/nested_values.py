@@ -16,8 +16,8 @@ from odps_nb.convert.arrow_types import is_list
 def python_values(array: pa.Array) -> list[Any]:
     """Return an array's values as Python objects, with nulls as ``None``.
 
-    An ARRAY becomes a list, a STRUCT a dict, and a MAP a dict, or a list of pairs if a key is
-    repeated.
+    An ARRAY becomes a list, and a STRUCT becomes a dict. A MAP becomes a dict, or a list of pairs
+    if a key is repeated.
     """
     values, change = list(array.to_pylist()), _with_dicts(array.type)
     return values if change is None else _each(change, values)

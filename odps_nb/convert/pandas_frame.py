@@ -158,7 +158,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
         column = known.get(str(name).casefold())
         if column is None:
             raise ArgumentError(
-                f"dtypes names {name!r}, which is not a column of the rows",
+                f"dtypes contains {name!r}, which is not a column of the result",
                 argument="dtypes",
                 hint=f"choose from {shorten(', '.join(names))}",
             )

@@ -79,7 +79,7 @@ def as_double(node: Node) -> Node:
 
 def _against(operator: str, left: Node, right: Constant, zone: ZoneInfo) -> Node:
     if left.kind not in _HINTS:
-        raise refuse(f"{_name(left)} is {left.kind.value}, which cannot be compared")
+        raise refuse(f"{_name(left)} can only be tested for null")
     if left.kind is ValueKind.BOOLEAN and operator not in ("=", "<>"):
         raise refuse(f"{_name(left)} has no ordering", "compare it with = or <>")
     if left.kind in _TIMES:
@@ -166,7 +166,7 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
     kinds = {left.kind, right.kind}
     if ValueKind.OTHER in kinds:
         other = left if left.kind is ValueKind.OTHER else right
-        raise refuse(f"{_name(other)} is {other.kind.value}")
+        raise refuse(f"{_name(other)} can only be tested for null")
     if kinds <= {ValueKind.INTEGER, ValueKind.DECIMAL}:
         return Compare(operator, left, right)
     if kinds <= {ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DOUBLE}:

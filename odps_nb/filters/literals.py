@@ -85,7 +85,7 @@ def clock_in(zone: ZoneInfo, instant: int) -> int:
     try:
         shown = moment.astimezone(zone).replace(tzinfo=None)
     except OverflowError:
-        raise refuse(f"its local time in {zone.key} is outside of the years 1 to 9999") from None
+        raise refuse(f"a local time in {zone.key} is outside the years 1 to 9999") from None
     return (shown - _EPOCH) // datetime.timedelta(seconds=1) * 10**9 + rest
 
 
@@ -137,7 +137,7 @@ def number_of(text: str) -> Decimal:
             raise InvalidOperation
         return Decimal(text)
     except InvalidOperation:
-        raise refuse(f"{text!r} is not a number", "compare a number with a number") from None
+        raise refuse(f"{text!r} is not a number", "write a number, e.g. 12.5") from None
 
 
 def regex_of(pattern: str) -> str:

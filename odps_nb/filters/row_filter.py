@@ -56,8 +56,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 class RowFilter:
     """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate``
-    is the part that is pushed down to the service; empty if nothing can be.
+    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate`` is
+    the part that is pushed down to the service. It is empty if nothing can be pushed down.
     """
 
     text: str
@@ -85,7 +85,7 @@ class RowFilter:
         """Create the filter from a condition on a table's columns; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
-                "it has a time in nanoseconds, but this read returns microseconds",
+                "the condition has a time in nanoseconds, but this read returns microseconds",
                 "round the time with value.floor('us') (pandas) or .astype('datetime64[us]')",
             )
         needed = set(columns_of(condition))

@@ -60,7 +60,7 @@ class ParserStoppedError(UnshowableError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"its preview stopped the parser ({why}), which runs outside your kernel")
+        super().__init__(f"its preview stopped the parser process ({why}), but not your kernel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class Parser:
                     [sys.executable, "-I", "-c", _BOOT, *path], {**kept, **_SET}, quiet=True
                 )
             except (OSError, ValueError, TypeError) as error:
-                raise UnshowableError(f"the parser does not start: {error}") from None
+                raise UnshowableError(f"the parser process cannot be started: {error}") from None
         return self._process
 
     def _end(self) -> int:

@@ -195,7 +195,7 @@ def _text(value: Any) -> str | None:
         return value.token
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} is not a blob reference")
+    raise TypeError(f"a value of type {type(value).__name__} is not a blob reference")
 
 
 def _as_dtype(dtype: Any, known: BlobDtype) -> BlobDtype:

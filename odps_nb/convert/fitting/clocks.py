@@ -20,7 +20,7 @@ from odps_nb.schema import OdpsType
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _INT64 = 2**63
-_YEAR = "its year is not in 1…9999"
+_YEAR = "its year is not between 1 and 9999"
 _REPLACE = "replace it, e.g. by None, or correct its year"
 
 
@@ -101,7 +101,7 @@ def _in_unit(
         valid & (numbers % factor != 0),
         target,
         f"it is more precise than a {_NAMES[unit]}"
-        + (", and another value is outside of 1677…2262" if unit == "us" else ""),
+        + (", and another value is not in the years 1677 to 2262" if unit == "us" else ""),
         f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
     )
     return numbers // factor
@@ -140,7 +140,7 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
         array,
         valid & (missing | (inside < 0) | (inside >= 10**9)),
         target,
-        "it must have seconds, and nanoseconds in 0 … 999999999",
+        "it must have seconds, and nanoseconds between 0 and 999999999",
         "pass a duration",
     )
     return array

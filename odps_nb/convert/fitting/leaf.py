@@ -73,8 +73,8 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         'convert it first, e.g. with pd.to_numeric or pd.to_datetime, or pass text="parse"',
     ),
     (("decimal",), ("float",), 'convert it with astype("float64"), which rounds it'),
-    (("integer", "float"), _TIMES, "convert it with pd.to_datetime, naming its unit"),
-    (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, naming its unit"),
+    (("integer", "float"), _TIMES, "convert it with pd.to_datetime, specifying its unit"),
+    (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, specifying its unit"),
     (_NUMBERS, ("boolean",), "compare it, e.g. with column != 0"),
     (("boolean",), _NUMBERS, 'convert it with astype("int64")'),
     (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),
@@ -127,7 +127,7 @@ def kind_problem(
     wanted = _FITS.get(target.code, ())
     if kind in wanted:
         if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
-            return "a time zone does not fit a type without one", _DROP_ZONE
+            return "a time with a time zone does not fit a type without one", _DROP_ZONE
         return None
     if _is_parsed(kind, target, conversions):
         return None
@@ -140,7 +140,7 @@ def kind_problem(
     if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
         return reason, "convert it with pd.to_numeric"
     if not is_readable(target):
-        return "values of this type cannot be written", "leave the column out; it becomes null"
+        return "values of this type cannot be written", "omit the column; it becomes null"
     if target.code is TypeCode.GEOGRAPHY:
         return reason, "pass WKB as bytes, e.g. from shapely.to_wkb"
     return reason, next(cures, f"convert it to values of {target.code.name}")

@@ -83,19 +83,19 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 
 
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
-    """Return why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
+    """Return the reason why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
     lists = isinstance(target, (ArrayType, VectorType))
     wanted = "a list or an array" if lists else "a dict"
     return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return why a STRUCT rejects the member name that `members_of` found, and a hint."""
+    """Return the reason why a STRUCT rejects a member name found by `members_of`, and a hint."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (
             f"the member {name!r} occurs twice",
-            "drop one of them; names that differ only in case are the same",
+            "drop one of them; names are not case-sensitive",
         )
     return (
         f"the STRUCT has no member {name!r}",
@@ -220,7 +220,7 @@ def list_offsets(lengths: pa.Array) -> Numbers:
 def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
     """Return the offsets, with a null for each null list or map, as Arrow expects."""
     if offsets[-1] >= 2**31:
-        raise pa.ArrowCapacityError("more than 2^31 values in the lists of one column")
+        raise pa.ArrowCapacityError("the lists of one column contain more than 2^31 values")
     valid = np.append(validity_of(lists), True)
     return array_from(offsets.astype(np.int32), pa.int32(), valid)
 
@@ -303,7 +303,7 @@ def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
                     value="null",
                     source=str(keys.type),
                     target=format_type(target.key),
-                    reason="a key of a MAP is null",
+                    reason="a MAP key is null",
                     cure="drop the entry",
                 )
             ]

@@ -31,7 +31,7 @@ def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Ar
     if array.type.equals(wanted):
         return array
     limit = 1 << (wanted.bit_width - 1)
-    range_text = f"it is outside of {-limit} … {limit - 1}"
+    range_text = f"it is not between {-limit} and {limit - 1}"
     wider = "use a column of a wider type"
     if pt.is_floating(array.type):
         values, valid = _floats(array)
@@ -147,8 +147,8 @@ def _rescaled(
             pc.less(array, _decimal_scalar(-high, array.type)),
         )
         room = max(precision - scale, 0)
-        reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
-        refuse(given, large, target, reason, "use a column of a larger DECIMAL")
+        reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
+        refuse(given, large, target, reason, "use a larger DECIMAL type for the column")
     if not up:
         return array
     scaled = array.cast((pa.decimal256 if wide else pa.decimal128)(most, scale), safe=False)
@@ -228,8 +228,8 @@ def _decimals_of_floats(
         if not large[place]:
             raw[place] = np.frombuffer(int(whole).to_bytes(width, "little", signed=True), np.uint8)
     room = precision - scale
-    reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
-    refuse(array, large, target, reason, "use a column of a larger DECIMAL")
+    reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
+    refuse(array, large, target, reason, "use a larger DECIMAL type for the column")
     cure = f'round it to {_places(scale)}, or pass decimals="round"'
     refuse(array, lossy, target, f"it has more than {_places(scale)}", cure)
     return array_from(raw, wanted, valid)

@@ -139,7 +139,7 @@ def _parts(
 
 _BOTH = (
     "the column mixes times with and without a time zone",
-    "give all of them a time zone, or none",
+    "add a time zone to all of them, or to none",
 )
 
 

@@ -432,7 +432,7 @@ def test_an_index_that_cannot_be_columns_is_refused(table: Table, odps: Connecti
     frame = pd.DataFrame({"id": [1], "name": ["a"]})
     for bad, text in (
         (frame, "no name"),
-        (frame.set_index("id", drop=False), "'id' is a level of the index and a column"),
+        (frame.set_index("id", drop=False), "'id' is both an index level and a column"),
     ):
         with pytest.raises(ConversionError, match=text):
             table.write(bad, index=True)
