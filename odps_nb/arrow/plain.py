@@ -20,18 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
-from odps_nb.arrow.types import ARROW_TYPES
+from odps_nb.arrow.types import arrow_type
 from odps_nb.errors import ConversionError, OversizeError
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    DecimalType,
-    MapType,
-    OdpsType,
-    StructType,
-    TypeCode,
-    VectorType,
-)
+from odps_nb.schema import Column, DecimalType, OdpsType, TypeCode, VectorType
 from odps_nb.terms import TimeUnit
 
 _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}
@@ -43,8 +34,7 @@ _FOR_FAR_TIMES = (
 )
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
-"""Types of columns that arrive as Arrow nulls. Times are absent: their unit depends on the read."""
+_TIMES = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ, TypeCode.DATETIME, TypeCode.INTERVAL_DAY_TIME)
 _NULL_BYTES = 16
 """Maximum number of bytes that a null of any type occupies."""
 
@@ -100,33 +90,14 @@ class PlainColumns:
         if odps is None:
             return came
         if pt.is_null(came):
-            return self._type_of_nulls(odps)
-        if _is_seconds_and_nanos(came):
-            return self._time(odps.code, came)
+            if isinstance(odps, VectorType):  # a fixed-size list would need memory for nulls
+                return pa.list_(pa.field("element", arrow_type(odps.element)))
+            return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
+        if _is_seconds_and_nanos(came) and odps.code in _TIMES:
+            return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
         is_decimal = isinstance(odps, DecimalType) and odps.precision is None
         is_layout = pt.is_fixed_size_binary(came) and came.byte_width == _DECIMAL_BYTES
         return _BARE_DECIMAL if is_decimal and is_layout else came
-
-    def _type_of_nulls(self, odps: OdpsType) -> pa.DataType:
-        if isinstance(odps, (ArrayType, VectorType)):
-            return pa.list_(pa.field("element", self._type_of_nulls(odps.element)))
-        if isinstance(odps, MapType):
-            return pa.map_(self._type_of_nulls(odps.key), self._type_of_nulls(odps.value))
-        if isinstance(odps, StructType):
-            return pa.struct([(one.name, self._type_of_nulls(one.type)) for one in odps.fields])
-        if isinstance(odps, DecimalType):
-            if odps.precision is None:
-                return _BARE_DECIMAL
-            wide = pa.decimal256 if odps.precision > _BARE_DECIMAL.precision else pa.decimal128
-            return wide(odps.precision, odps.scale or 0)
-        return _OF_NULLS.get(odps.code) or self._time(odps.code, pa.null())
-
-    def _time(self, code: TypeCode, came: pa.DataType) -> pa.DataType:
-        if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
-            return pa.timestamp(_UNITS[self._unit])
-        if code is TypeCode.DATETIME:
-            return pa.timestamp("ms")
-        return pa.duration("ns") if code is TypeCode.INTERVAL_DAY_TIME else came
 
 
 def _is_seconds_and_nanos(came: pa.DataType) -> bool:

@@ -42,15 +42,6 @@ def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
     return _BYTES.get(kind, kind)
 
 
-def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
-    """Return the Arrow type with strings for MaxCompute text types, and binary for BINARY.
-
-    The service may send either one as strings or as binary. Other types, such as references, are
-    unchanged.
-    """
-    return with_leaf_types(came, shown, _leaf_as_text)
-
-
 def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
     if shown is None:
         return came
@@ -62,11 +53,15 @@ def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
 def text_types(
     came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
-    """Return the final Arrow types of a stream's columns."""
+    """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
+
+    The service may send both types as strings or as binary. Other types, such as references, are
+    unchanged.
+    """
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
     return tuple(
-        kind if column is None else text_type(kind, column.type)
+        kind if column is None else with_leaf_types(kind, column.type, _leaf_as_text)
         for kind, column in zip(came.types, columns_of(came.names, shown), strict=True)
     )
 

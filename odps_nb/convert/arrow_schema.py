@@ -1,18 +1,21 @@
 """Converts table schemas to Arrow schemas and back, and data to a table's schema.
 
-`odps_nb.convert.arrow_types` converts single types, and `odps_nb.convert.fitting` converts values.
-This module matches column names and reports all misfits in a single error.
+`odps_nb.arrow.types` and `odps_nb.convert.arrow_types` convert single types, and
+`odps_nb.convert.fitting` converts values. This module matches column names and reports all misfits
+in a single error.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from odps_nb.convert.arrow_types import arrow_type, odps_type
+from odps_nb.arrow.types import arrow_type
+from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit
 from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
@@ -36,7 +39,7 @@ def arrow_schema(
 ) -> pa.Schema:
     """Return a table's Arrow schema (data columns, then partition columns).
 
-    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`. If ``timezone`` is set,
+    The arguments are those of `odps_nb.arrow.types.arrow_type`. If ``timezone`` is set,
     the types of instants have that time zone.
     """
     fields = []
@@ -296,7 +299,13 @@ def _fit_columns(
         if not column.nullable:
             found += _null_misfits(columns[-1], column, first_row)
     if found:
-        raise misfit_error(_spread(found), whole=not first_row)
+        seen: Counter[str] = Counter()
+
+        def order(one: Misfit) -> int:  # each column's first problem first, to show every column
+            seen[one.column] += 1
+            return seen[one.column]
+
+        raise misfit_error(sorted(found, key=order), whole=not first_row)
     return columns
 
 
@@ -321,16 +330,6 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
             ]
         first_row += len(part)
     return []
-
-
-def _spread(found: Sequence[Misfit]) -> list[Misfit]:
-    """Put each column's first problem first, so that the list shows every column."""
-    seen: dict[str, int] = {}
-    order = []
-    for index, one in enumerate(found):
-        seen[one.column] = seen.get(one.column, 0) + 1
-        order.append((seen[one.column], index))
-    return [found[index] for _, index in sorted(order)]
 
 
 def fit_object_column(

@@ -20,11 +20,7 @@ import pyarrow as pa
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.convert.unreadable import check_encryption, check_unions
-from odps_nb.errors import (
-    ConversionError,
-    LimitExceededError,
-    OdpsNbError,
-)
+from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
 from odps_nb.parsing.delimited import HIVE, Form, form_of, lines_of, unevenness
 from odps_nb.parsing.encodings import detect
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
@@ -148,14 +144,12 @@ def as_table(
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
-    except OdpsNbError as error:
-        if isinstance(error, (ConversionError, LimitExceededError)):
-            raise
-        raise _not_readable(mime, "table", error) from error
+    except (ConversionError, LimitExceededError):
+        raise
     except MemoryError:
         raise _no_memory(max_bytes) from None
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: unknown type
-        raise _not_readable(mime, "table", error) from error
+    except (OdpsNbError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _not_readable(mime, "table", error) from error  # KeyError: unknown type
 
 
 # -- formats ------------------------------------------------------------------------------------

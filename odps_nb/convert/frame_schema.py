@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.arrow.types import BARE_DECIMAL
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
-from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
+from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import with_leaf_types, with_leaves
-from odps_nb.convert.arrow_types import arrow_type, is_list
+from odps_nb.arrow.types import arrow_type
+from odps_nb.convert.arrow_types import is_list
 from odps_nb.convert.times import in_zone
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, VectorType, has_blob
@@ -48,9 +49,8 @@ def present_batch(
 def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
     """Convert lists of numbers to fixed-size lists; return other types unchanged."""
     wanted = arrow_type(vector)
-    if array.type.equals(wanted) or not is_list(array.type):
-        return array
-    if not pt.is_floating(array.type.value_type):
+    is_floats = is_list(array.type) and pt.is_floating(array.type.value_type)
+    if array.type.equals(wanted) or not is_floats:
         return array
     if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(

@@ -259,21 +259,14 @@ def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
     if node.operator == "%":
         whole = pc.multiply_checked(pc.divide_checked(left, right), right)
         return pc.subtract_checked(left, whole)  # the result has the sign of the left operand
-    if node.kind is ValueKind.DOUBLE:
-        return _DOUBLES[node.operator](left, right)
-    return _INTEGERS[node.operator](left, right)
+    return _ARITHMETIC[node.operator](left, right)
 
 
-_INTEGERS: dict[str, Callable[[Values, Values], Values]] = {
+_ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
-}
-_DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
-    "/": pc.divide,
+    "/": pc.divide_checked,
 }
 
 

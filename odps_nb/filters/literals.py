@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
@@ -132,12 +132,9 @@ def date_of(text: str) -> datetime.date:
 
 def number_of(text: str) -> Decimal:
     """Parse a number without rounding."""
-    try:
-        if not _NUMBER.fullmatch(text):
-            raise InvalidOperation
-        return Decimal(text)
-    except InvalidOperation:
-        raise refuse(f"{text!r} is not a number", "write a number, e.g. 12.5") from None
+    if not _NUMBER.fullmatch(text):
+        raise refuse(f"{text!r} is not a number", "write a number, e.g. 12.5")
+    return Decimal(text)
 
 
 def regex_of(pattern: str) -> str:

@@ -119,10 +119,6 @@ class BlobArray(ExtensionArray):
             return self._texts == pd.array([_text(one) for one in other], dtype=_TEXT)
         return self._texts == _text(other)
 
-    def __ne__(self, other: Any) -> Any:
-        same = self.__eq__(other)
-        return same if same is NotImplemented else ~same
-
     def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Mask of the null values."""
         return np.asarray(self._texts.isna())

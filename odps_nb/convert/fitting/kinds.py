@@ -118,7 +118,7 @@ def _integer(value: Any) -> _Sorted:
     number = int(value)
     if -(2**63) <= number < 2**63:
         return "int64", number
-    return _decimal(Decimal(number)) if abs(number) < 10**MAX_DIGITS else None
+    return decimal_item(Decimal(number)) if abs(number) < 10**MAX_DIGITS else None
 
 
 def _float(value: Any) -> _Sorted:
@@ -128,7 +128,8 @@ def _float(value: Any) -> _Sorted:
     return ("float64", number) if number == value or value != value else None
 
 
-def _decimal(value: Decimal) -> _Sorted:
+def decimal_item(value: Decimal) -> tuple[str, Any] | None:
+    """Return a decimal and its kind; ``None`` if Arrow cannot store it."""
     if not value.is_finite():
         return None
     if not value:
@@ -220,7 +221,7 @@ _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     (np.timedelta64, _numpy_span),  # a subclass of NumPy's integers
     ((int, np.integer), _integer),
     ((float, np.floating), _float),
-    (Decimal, _decimal),
+    (Decimal, decimal_item),
     (str, _text),
     ((bytes, bytearray, memoryview), lambda value: ("binary", bytes(value))),
     (datetime.datetime, _moment),

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.arrow.types import SECONDS_AND_NANOS
-from odps_nb.convert.arrow_types import (
-    arrow_type,
-    is_bytes,
-    is_list,
-    is_text,
-)
+from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type
+from odps_nb.convert.arrow_types import is_bytes, is_list, is_text
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
+from odps_nb.convert.fitting.kinds import decimal_item
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.times import INSTANTS
@@ -35,7 +31,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 class FitContext:
     """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
 
-    For ``for_write`` see ``odps_nb.convert.arrow_types.arrow_type``.
+    For ``for_write`` see ``odps_nb.arrow.types.arrow_type``.
     """
 
     unit: str
@@ -275,18 +271,7 @@ def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
         return _time(text, by_its_clock=code is TypeCode.DATE)
     if not _NUMBER.fullmatch(text):
         return None
-    try:
-        return _decimal(Decimal(text))
-    except InvalidOperation:
-        return None
-
-
-def _decimal(value: Decimal) -> tuple[str, Any] | None:
-    exponent = min(int(value.as_tuple().exponent), 0)
-    digits = value.adjusted() + 1 - exponent
-    if exponent < -76 or digits > 76:
-        return None
-    return f"decimal {-exponent}", value
+    return decimal_item(Decimal(text))
 
 
 def _time(text: str, *, by_its_clock: bool) -> tuple[str, Any] | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_types import decimal_size
+from odps_nb.arrow.types import decimal_size
 from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
 from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.schema import DecimalType, OdpsType
