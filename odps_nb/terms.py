@@ -375,6 +375,14 @@ class BlobReference:
         return f"BlobReference({shown!r})"
 
 
+def check_choice(argument: str, value: object, known: tuple[object, ...]) -> None:
+    """Raise `ArgumentError` unless an argument has one of the known values."""
+    if value not in known:
+        *others, last = map(repr, known)
+        hint = f"pass {', '.join(others)} or {last}"
+        raise ArgumentError(f"{argument} is {value!r}", argument=argument, hint=hint)
+
+
 def count_of(count: int, noun: str) -> str:
     """Format a count with its noun, e.g. ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
     if count == 1:

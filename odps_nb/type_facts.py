@@ -61,10 +61,6 @@ TYPE_FACTS: Final = {
     _T.TIMESTAMP_NTZ: TypeFacts("", 8, "CLOCK", "TimestampNTZType", "TIMESTAMP_NS"),
     _T.INTERVAL_DAY_TIME: TypeFacts("", 8, "DURATION", "DayTimeIntervalType", "INTERVAL"),
     _T.INTERVAL_YEAR_MONTH: TypeFacts("int64", 8, "OTHER", "IntegerType", "BIGINT"),
-    _T.ARRAY: TypeFacts(),
-    _T.MAP: TypeFacts(),
-    _T.STRUCT: TypeFacts(),
-    _T.VECTOR: TypeFacts(),
-    _T.VARIANT: TypeFacts(),
-    _T.UNKNOWN: TypeFacts(),
+    **dict.fromkeys((_T.ARRAY, _T.MAP, _T.STRUCT, _T.VECTOR), TypeFacts()),
+    **dict.fromkeys((_T.VARIANT, _T.UNKNOWN), TypeFacts()),
 }

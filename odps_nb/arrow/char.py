@@ -32,8 +32,6 @@ _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
     """Return the positions and types of the columns whose type is or contains CHAR."""
-    if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
-        return ()
     found = enumerate(columns_of(names, columns))
     return [(n, one.type) for n, one in found if one and has_any(one.type, (TypeCode.CHAR,))]
 

@@ -140,10 +140,8 @@ def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
     """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
     if _is_text(array, kind):
         return None
-    for row, value in enumerate(array):
-        if (bad := _bad_in(value, kind, name, row)) is not None:
-            return bad
-    return None
+    found = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
+    return next(filter(None, found), None)
 
 
 def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
@@ -168,7 +166,7 @@ def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | 
             return _Bad(path, row, value.as_py(), error.start)
         return None
     found = (_bad_in(*part, row) for part in _parts(value, kind, path))
-    return next((bad for bad in found if bad is not None), None)
+    return next(filter(None, found), None)
 
 
 def _parts(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from odps_nb.errors import ArgumentError
+from odps_nb.terms import check_choice
 
 Decimals = Literal["auto", "exact", "float"]
 DtypeBackend = Literal["numpy_nullable", "pyarrow"]
@@ -36,18 +37,8 @@ class FrameOptions:
     dtypes: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.decimals not in get_args(Decimals):
-            raise ArgumentError(
-                f"decimals is {self.decimals!r}",
-                argument="decimals",
-                hint="pass 'auto', 'exact' or 'float'",
-            )
-        if self.dtype_backend not in (None, *get_args(DtypeBackend)):
-            raise ArgumentError(
-                f"dtype_backend is {self.dtype_backend!r}",
-                argument="dtype_backend",
-                hint="pass 'numpy_nullable' or 'pyarrow', or omit it",
-            )
+        check_choice("decimals", self.decimals, get_args(Decimals))
+        check_choice("dtype_backend", self.dtype_backend, (None, *get_args(DtypeBackend)))
         if self.dtypes is not None and not isinstance(self.dtypes, Mapping):
             raise ArgumentError(
                 f"dtypes is of type {type(self.dtypes).__name__}",

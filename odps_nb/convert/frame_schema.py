@@ -42,19 +42,11 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
         series = frame.iloc[:, place]
-        if _holds_blobs(series, is_blob):
-            columns.append(Column(name=name, type=PrimitiveType(TypeCode.BLOB)))
-        else:
-            columns.append(Column(name=name, type=_type_of(series, name)))
+        holds_blobs = series.dtype == object and any(map(is_blob, series.dropna()))
+        odps = PrimitiveType(TypeCode.BLOB) if holds_blobs else _type_of(series, name)
+        columns.append(Column(name=name, type=odps))
     refuse_twins([column.name for column in columns])
     return TableSchema(columns=tuple(columns))
-
-
-def _holds_blobs(series: pd.Series[Any], is_blob: Callable[[Any], bool]) -> bool:
-    if series.dtype != object:
-        return False
-    first = series.first_valid_index()
-    return first is not None and any(is_blob(value) for value in series.dropna())
 
 
 def _type_of(series: pd.Series[Any], name: str) -> OdpsType:

@@ -26,10 +26,7 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
             batch.schema, columns_of(batch.schema.names, list(schema)), strict=True
         )
     ]
-    arrays = [
-        array if array.type.equals(field.type) else array.cast(field.type)
-        for array, field in zip(batch.columns, fields, strict=True)
-    ]
+    arrays = [array.cast(field.type) for array, field in zip(batch.columns, fields, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 

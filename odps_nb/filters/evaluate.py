@@ -177,8 +177,7 @@ def _all(values: Values, *, held: bool) -> Values:
 
 
 def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
-    units = list(_NANOSECONDS)
-    finer = max(left.type.unit, right.type.unit, key=units.index)
+    finer = min(left.type.unit, right.type.unit, key=lambda unit: _NANOSECONDS[unit])
     return left.cast(pa.timestamp(finer)), right.cast(pa.timestamp(finer))
 
 
@@ -275,15 +274,12 @@ def _cast(node: Cast, columns: Columns) -> Values:
     if node.kind is ValueKind.DECIMAL:
         # Arrow's cast to a larger scale can overflow 128 bits, but not 256 bits.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
-        return exact.cast(_decimal_type(node.precision, node.scale))
+        wanted = pa.decimal128 if node.precision <= 38 else pa.decimal256
+        return exact.cast(wanted(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
         # Integers beyond 2^53 are rounded, as in MaxCompute.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
-
-
-def _decimal_type(precision: int, scale: int) -> pa.DataType:
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
 _CASTS = {

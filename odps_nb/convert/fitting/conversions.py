@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from odps_nb.errors import ArgumentError
+from odps_nb.terms import check_choice
 
 DecimalConversion = Literal["exact", "round"]
 TextConversion = Literal["exact", "parse"]
@@ -30,13 +30,8 @@ class Conversions:
     text: TextConversion = "exact"
 
     def __post_init__(self) -> None:
-        for name, known in (("decimals", ("exact", "round")), ("text", ("exact", "parse"))):
-            if (given := getattr(self, name)) not in known:
-                raise ArgumentError(
-                    f"{name} is {given!r}",
-                    argument=name,
-                    hint=f"pass {known[0]!r} or {known[1]!r}",
-                )
+        check_choice("decimals", self.decimals, get_args(DecimalConversion))
+        check_choice("text", self.text, get_args(TextConversion))
 
 
 AS_THEY_ARE = Conversions()

@@ -108,10 +108,7 @@ _Sorter = Callable[[Any], _Sorted]
 
 
 def _sorter(kind: type) -> _Sorter | None:
-    for base, sort in _SORTERS:
-        if issubclass(kind, base):
-            return sort
-    return None
+    return next((sort for base, sort in _SORTERS if issubclass(kind, base)), None)
 
 
 def _integer(value: Any) -> _Sorted:

@@ -93,10 +93,7 @@ def kind_of(arrow: pa.DataType) -> str:
         return "list"
     if arrow.equals(SECONDS_AND_NANOS):
         return "duration"
-    for matches, word in _KINDS:
-        if matches(arrow):
-            return word
-    return str(arrow)
+    return next((word for matches, word in _KINDS if matches(arrow)), str(arrow))
 
 
 _KINDS = (

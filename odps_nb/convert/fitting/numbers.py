@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.types import decimal_size
-from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of
 from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.schema import DecimalType, OdpsType
 
@@ -162,21 +162,7 @@ def _rescaled(
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Convert decimals to the width of ``wanted``, which must have the same scale and hold them."""
-    if array.type.equals(wanted):
-        return array
-    if array.type.bit_width < 128:
-        array = array.cast(pa.decimal128(38, array.type.scale))
-    have, want = array.type.bit_width // 8, wanted.bit_width // 8
-    mask, data = array.buffers()
-    if have == want:
-        return pa.Array.from_buffers(wanted, len(array), [mask, data], -1, array.offset)
-    start = array.offset * have
-    raw = np.frombuffer(data, np.uint8)[start : start + len(array) * have].reshape(-1, have)
-    if want < have:
-        return array_from(raw[:, :want], wanted, validity_of(array))
-    sign = np.where(raw[:, -1:] >= 128, np.uint8(255), np.uint8(0))
-    widened = np.hstack([raw, np.repeat(sign, want - have, axis=1)])
-    return array_from(widened, wanted, validity_of(array))
+    return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
