@@ -10,6 +10,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+__all__ = [
+    "TEXT",
+    "ArrayType",
+    "Column",
+    "DecimalType",
+    "Generated",
+    "LengthType",
+    "MapType",
+    "OdpsType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "TableSchema",
+    "TypeCode",
+    "UnknownType",
+    "VectorType",
+    "children_of",
+    "has_any",
+    "has_blob",
+    "has_timestamp",
+    "is_readable",
+    "text_as_binary",
+    "types_in",
+]
+
 
 class TypeCode(IntEnum):
     """Type numbers in the nested ("write") schema form.

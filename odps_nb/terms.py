@@ -15,6 +15,29 @@ from enum import Enum
 
 from odps_nb.errors import ArgumentError, visible
 
+__all__ = [
+    "STRICT_TEXT",
+    "BlobReference",
+    "Compression",
+    "IndexSplit",
+    "PartitionSpec",
+    "RowRangeSplit",
+    "SessionStatus",
+    "Split",
+    "SplitMode",
+    "TableName",
+    "TextMode",
+    "TextOptions",
+    "TimeUnit",
+    "WriteMode",
+    "check_choice",
+    "check_partition_value",
+    "count_of",
+    "format_bytes",
+    "is_name",
+    "shorten",
+]
+
 # Names are validated here, before they are used in a URL or in SQL.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 _KEY = re.compile(r"\w{1,128}", re.UNICODE)  # column names may begin with a digit

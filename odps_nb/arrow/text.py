@@ -55,7 +55,7 @@ def text_types(
 ) -> tuple[pa.DataType, ...]:
     """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
 
-    The service may send both types as strings or as binary. Other types, such as references, are
+    The service may send either type as strings or as binary. Other types, such as references, are
     unchanged.
     """
     if shown is None:

@@ -79,22 +79,15 @@ def arrow_type(
     if isinstance(odps, DecimalType):
         precision, scale = decimal_size(odps)
         return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
-    units = {"timestamp_unit": timestamp_unit, "datetime_unit": datetime_unit}
-    return _scalar(odps.code, **units, for_write=for_write)
-
-
-def _scalar(
-    code: TypeCode, *, timestamp_unit: str, datetime_unit: str, for_write: bool
-) -> pa.DataType:
-    if code is TypeCode.DATETIME:
-        return pa.timestamp(datetime_unit)
-    if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
-        return pa.timestamp(timestamp_unit)
-    if code is TypeCode.INTERVAL_DAY_TIME:
-        return SECONDS_AND_NANOS if for_write else pa.duration("ns")
-    if code is TypeCode.BLOB:
-        return pa.binary() if for_write else pa.string()
-    return _PLAIN[code]
+    if odps.code in _PLAIN:
+        return _PLAIN[odps.code]
+    return {
+        TypeCode.DATETIME: pa.timestamp(datetime_unit),
+        TypeCode.TIMESTAMP: pa.timestamp(timestamp_unit),
+        TypeCode.TIMESTAMP_NTZ: pa.timestamp(timestamp_unit),
+        TypeCode.INTERVAL_DAY_TIME: SECONDS_AND_NANOS if for_write else pa.duration("ns"),
+        TypeCode.BLOB: pa.binary() if for_write else pa.string(),
+    }[odps.code]
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:

@@ -92,25 +92,16 @@ def _homeless(arrow: pa.DataType) -> ConversionError:
 
 def is_text(arrow: pa.DataType) -> bool:
     """Whether the values are text, in any of Arrow's layouts."""
-    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
+    return arrow in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(arrow: pa.DataType) -> bool:
     """Whether the values are bytes, in any of Arrow's layouts."""
-    return bool(
-        pt.is_binary(arrow)
-        or pt.is_large_binary(arrow)
-        or pt.is_fixed_size_binary(arrow)
-        or pt.is_binary_view(arrow)
-    )
+    layouts = (pa.binary(), pa.large_binary(), pa.binary_view())
+    return arrow in layouts or bool(pt.is_fixed_size_binary(arrow))
 
 
 def is_list(arrow: pa.DataType) -> bool:
     """Whether the values are lists, in any of Arrow's layouts."""
-    return bool(
-        pt.is_list(arrow)
-        or pt.is_large_list(arrow)
-        or pt.is_fixed_size_list(arrow)
-        or pt.is_list_view(arrow)
-        or pt.is_large_list_view(arrow)
-    )
+    lists = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+    return isinstance(arrow, (*lists, pa.ListViewType, pa.LargeListViewType))

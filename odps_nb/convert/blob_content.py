@@ -66,7 +66,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise _no_memory(max_pixels) from None
     except Exception as error:  # codecs may raise any exception
         unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
+        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
         raise _not_readable(mime, "picture", error, what) from error
     return picture
 

@@ -114,6 +114,9 @@ class Parser:
         self._asking = False
         self._strikes = 0
 
+    def __repr__(self) -> str:
+        return f"<Parser {'running' if self._process else 'not started'}>"
+
     def parse(
         self, parser: str, data: bytes, options: dict[str, Any], limits: Limits | None = None
     ) -> Parsed:

@@ -85,7 +85,7 @@ class BlobSeries:
             return connection._frame_blobs()
         if own is None or own.connection is None:
             raise StateError(
-                "this column has no connection through which to fetch its blobs",
+                "this column has no connection for fetching its blobs",
                 hint="pass the connection: .odps.size(connection=odps)",
             )
         return own
