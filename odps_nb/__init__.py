@@ -6,8 +6,8 @@
     odps = odps_nb.connect("local")
     odps.table("orders").read(limit=5).to_pandas()
 
-Imports are lazy: ``import odps_nb`` loads neither pandas nor Arrow nor HTTP libraries, so notebooks
-and Spark executors start fast and load only what they use.
+Imports are lazy: ``import odps_nb`` does not load pandas, Arrow or any HTTP library, so notebooks
+and Spark executors start fast and load only the modules they use.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _LAZY = {
 }
 
 
-# Loaded when accessed, so that ``odps_nb.spark.session()`` needs no second import.
+# Packages loaded on first access, so ``odps_nb.spark.session()`` needs no separate import.
 _PARTS = ("notebook", "spark", "stream_io", "torch", "types")
 
 
@@ -100,14 +100,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the ``%odps`` magics to a notebook (``%load_ext odps_nb``) without printing anything."""
+    """Register the ``%odps`` magics (``%load_ext odps_nb``); print nothing."""
     from odps_nb.notebook.magics.magics import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Remove the magics and stop everything that they started (``%unload_ext odps_nb``)."""
+    """Unregister the magics and stop everything they started (``%unload_ext odps_nb``)."""
     from odps_nb.notebook.magics.magics import unload
 
     unload(ipython)

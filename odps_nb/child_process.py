@@ -1,7 +1,7 @@
 """Child processes that can be killed at any time, and the messages sent over their pipes.
 
-A message is ``u32 length of JSON · u64 length of data · JSON · data``. These processes parse
-untrusted bytes and run queries of the embedded service, so this module has few imports.
+A message is ``u32 length of JSON · u64 length of data · JSON · data``. This module has few imports
+because it is loaded by processes that parse untrusted bytes or run the embedded service's queries.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _exactly(source: IO[bytes], count: int) -> bytes:
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in its own session, so that Ctrl-C does not reach it."""
+    """A child process in its own session, so Ctrl-C does not reach it."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], *, quiet: bool = False
@@ -79,7 +79,7 @@ class Child(subprocess.Popen[bytes]):
         return unpack(self.pipes[1], limit)
 
     def kill(self) -> None:
-        """Kill the process and those that it forked; a waiting `receive` raises `EOFError`."""
+        """Kill the process and its forks; a waiting `receive` then raises `EOFError`."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if hasattr(os, "killpg"):
@@ -101,11 +101,11 @@ class Child(subprocess.Popen[bytes]):
         for pipe in self.pipes:
             # Bypass the buffer, whose lock another thread may have held at the fork.
             pipe.raw.close()  # type: ignore[attr-defined]
-        self.returncode = 0  # only the parent may wait for the child
+        self.returncode = 0  # do not wait for the child: only its parent can
 
 
 class IdleTimer:
-    """Calls a function after a number of idle seconds; its owner holds a lock for each method."""
+    """Calls a function after some idle seconds. Callers must hold a lock while calling methods."""
 
     def __init__(self, seconds: float, end: Callable[[], object]) -> None:
         self.seconds, self._end = seconds, end
@@ -135,7 +135,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def hide_pandas() -> None:
-    """Make importing pandas fail, because pyarrow would load it, which takes half a second."""
+    """Make imports of pandas fail; otherwise pyarrow would load it, which takes half a second."""
     sys.meta_path.insert(0, _WithoutPandas())
 
 

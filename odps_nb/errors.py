@@ -8,13 +8,13 @@
     │   ├── TruncatedError       the bytes end too early
     │   ├── FramingError         lengths, JSON or order are invalid
     │   └── OversizeError        a size in the bytes exceeds a limit; also a LimitExceededError
-    ├── LimitExceededError       a limit of the caller is exceeded, such as max_bytes
+    ├── LimitExceededError       a limit set by the caller, such as max_bytes, is exceeded
     ├── TransportError           no response, or an incomplete one
     │   ├── ConnectError         no server at the address, or unknown host name
     │   │   └── CertificateError the server's certificate is not trusted
-    │   ├── RequestTimeoutError  connected, but no data until the timeout
+    │   ├── RequestTimeoutError  connected, but no data before the timeout
     │   └── BrokenStreamError    the connection broke during a transfer
-    ├── ServiceError             the server refused: status, code, request_id
+    ├── ServiceError             an error response: status, code, request_id
     │   ├── InvalidRequestError  400 and similar
     │   ├── AccessDeniedError    401, 403
     │   ├── NotFoundError        404: table, partition, session, object
@@ -31,8 +31,8 @@
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
 Every error has a ``hint`` (what to do), which may be ``None``. Other facts are keyword attributes.
-A higher layer adds context as a note (``add_note``) and re-raises the same error. Message, facts
-and notes survive pickling, because Spark sends errors between processes.
+Higher layers add context as notes (``add_note``) and re-raise the same error. Message, facts and
+notes survive pickling, because Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def _escaped(sign: str) -> str:
 class OdpsNbError(Exception):
     """Base class of all errors of this package; message, facts and notes survive pickling.
 
-    ``in_doubt``: the response to a commit or a statement was lost, so it may have succeeded or may
-    still be running. Check the table before retrying.
+    ``in_doubt``: the response to a commit or statement was lost, so the operation may have
+    succeeded or may still be running. Check the table before retrying.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
-    """Names of the facts: the base class's, then the class's annotations without a value."""
+    """Names of the facts: inherited ones, then the class's own annotations without a value."""
     hint: str | None
     in_doubt: bool = False
 
@@ -140,7 +140,7 @@ class OdpsNbError(Exception):
 
     @__notes__.setter
     def __notes__(self, notes: list[str]) -> None:
-        # Libraries that pickle exceptions set this list again, possibly with an extra note.
+        # Libraries that pickle exceptions assign this list again, possibly with an extra note.
         told, own = self._last_lines(), list(notes)
         for at in range(len(own) - len(told), -1, -1):
             if own[at : at + len(told)] == told:
@@ -155,7 +155,7 @@ class OdpsNbError(Exception):
 
     def _to_do(self) -> list[str]:
         line = f"to do: {visible(self.hint)}" if self.hint else ""
-        return [line] if line and line not in self.message else []  # messages from Spark contain it
+        return [line] if line and line not in self.message else []  # Spark's messages contain it
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)
@@ -185,7 +185,7 @@ def _facts_told(error: OdpsNbError) -> list[str]:
 
 
 def _shorten(value: object) -> str:
-    # Some messages and facts come from a service, and a repr may be logged.
+    # Some messages and facts come from a service and may be long, and a repr may be logged.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 
@@ -208,7 +208,7 @@ def _revive(
 
 
 class OdpsNbWarning(UserWarning):
-    """Base category of the warnings of this package."""
+    """Base category of this package's warnings."""
 
 
 class ProtocolError(OdpsNbError):
@@ -251,7 +251,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size stated in the bytes exceeds ``limit``: damaged bytes, or a limit that is too low."""
+    """A size stated in the bytes exceeds ``limit``: they are damaged, or the limit is too low."""
 
     limit: int | None
     actual: int | None
@@ -261,7 +261,7 @@ class OversizeError(ProtocolError, LimitExceededError):
 
 
 class TransportError(OdpsNbError):
-    """No response, or an incomplete one; if ``request_sent``, the server may have acted on it."""
+    """No or an incomplete response; if ``request_sent``, the server may have run the request."""
 
     url: str | None
     request_id: str | None
@@ -277,20 +277,20 @@ class CertificateError(ConnectError):
 
 
 class RequestTimeoutError(TransportError):
-    """The server sent nothing until the timeout."""
+    """The server sent no data before the timeout."""
 
 
 class BrokenStreamError(TransportError):
     """The connection broke during a request or a response."""
 
 
-# -- refused by the server -----------------------------------------------------------------------
+# -- error responses -----------------------------------------------------------------------------
 
 
 class ServiceError(OdpsNbError):
-    """An error response of the server: HTTP ``status``, error ``code`` and ``request_id``.
+    """An error response from the server, with HTTP ``status``, error ``code`` and ``request_id``.
 
-    ``excerpt`` is a query's faulty line, with a caret below the position.
+    ``excerpt`` is the faulty line of a query, with a caret below the position of the error.
     """
 
     status: int | None
@@ -317,11 +317,11 @@ class ConflictError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session has expired. A new one is not opened, because its snapshot would differ."""
+    """The session has expired; a new session is not opened because its snapshot would differ."""
 
 
 class ThrottledError(ServiceError):
-    """Too many requests; ``retry_after`` is in seconds, if the server sent it."""
+    """Too many requests; ``retry_after`` is the delay in seconds that the server sent, if any."""
 
 
 class ServerFaultError(ServiceError):
@@ -389,4 +389,4 @@ def explain(error: BaseException) -> list[str]:
     if where:
         lines.append("where: " + " · ".join(where))
     lines += error._to_do()
-    return [visible(line) for line in lines]  # escape again, as facts may be set later
+    return [visible(line) for line in lines]  # facts may have been set without escaping

@@ -22,7 +22,7 @@ from weakref import ref
 from odps_nb.errors import OdpsNbError, StateError
 
 EXIT_PATIENCE = 10.0
-"""Maximum seconds to wait for threads at exit; all check far more often whether to end."""
+"""Maximum seconds to wait for threads at exit; they check much more often whether to stop."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Ending(Protocol):
     """Interface of objects with running threads, or with work that must end at exit."""
 
     def end(self) -> None:
-        """Start stopping for good, without joining threads. Idempotent."""
+        """Start to stop permanently, without joining threads. Idempotent."""
 
 
 class Home:
@@ -61,14 +61,14 @@ class Home:
         if not self.is_here:
             raise StateError(
                 f"{what} was created by the parent process, before the fork",
-                hint="create it again in the child, where connections and tables can be used",
+                hint="create it again in the child process; connections and tables work there",
             )
 
 
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic. A lock instead could be held during a fork.
+    Each operation on the dictionary is atomic. A lock is not used, as it could be held at a fork.
     """
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Living(Generic[T]):
 
     def add(self, one: T) -> None:
         """Add an object, held weakly; duplicates are ignored."""
-        # The callback is no Python function, because Python drops an exception raised in one, even
-        # the KeyboardInterrupt of a signal that arrives at that moment.
+        # The callback is not a Python function: Python discards exceptions raised in a callback,
+        # even the KeyboardInterrupt of a signal that arrives at that moment.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
@@ -133,7 +133,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _in_child() -> None:
-    _ENDING.clear()  # the parent's; the child's objects register again
+    _ENDING.clear()  # these belong to the parent; the child's objects register again
     _THREADS.clear()
     for one in _RENEWED.all():
         one._after_fork()
@@ -144,7 +144,7 @@ def _at_exit() -> None:
         try:
             one.end()
         except OdpsNbError as error:
-            _log.warning("at the end of the process: %s", error)
+            _log.warning("cleanup at the end of the process failed: %s", error)
     deadline = time.monotonic() + EXIT_PATIENCE
     for thread in _THREADS.all():
         if thread.is_alive():

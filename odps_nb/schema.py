@@ -1,6 +1,6 @@
-"""MaxCompute's type tree, columns and table schemas as values.
+"""MaxCompute's types, columns and table schemas as immutable values.
 
-``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON,
+``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
 ``odps_nb.convert`` to Arrow. Type codes are those in ``docs/protocol.md`` section 3.11.
 """
 
@@ -39,8 +39,8 @@ __all__ = [
 class TypeCode(IntEnum):
     """Type numbers in the nested ("write") schema form.
 
-    For types with a negative code, no source documents the number: they are sent as `UNKNOWN`,
-    and the type's text identifies them.
+    The numbers of types with a negative code are not documented. These types are sent as
+    `UNKNOWN`, and their text identifies them.
     """
 
     UNKNOWN = -1
@@ -95,7 +95,7 @@ class DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class LengthType:
-    """CHAR(n) or VARCHAR(n); ``length`` is the number n of characters."""
+    """CHAR(n) or VARCHAR(n); ``length`` is n, the number of characters."""
 
     code: TypeCode
     length: int
@@ -136,7 +136,7 @@ class StructType:
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """VECTOR(element, length): ``length`` FLOAT or DOUBLE numbers, none of which is null."""
+    """VECTOR(element, length): ``length`` non-null numbers of type FLOAT or DOUBLE."""
 
     element: PrimitiveType
     length: int

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
-"""Settings whose values are never shown, including a command line, which may contain keys."""
+"""Settings whose values are never shown; ``credential_process`` is a command that may hold keys."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
 """Parses and writes SQL with sqlglot; reports its failures as `sqlglot.errors.SqlglotError`.
 
-sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. For text that is nested
-too deeply, `RecursionError` is not converted.
+For example, sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. The
+`RecursionError` for text that is nested too deeply is not converted.
 """
 
 from __future__ import annotations
@@ -71,5 +71,5 @@ def _own_errors() -> Iterator[None]:
     except (SqlglotError, RecursionError, MemoryError):
         raise
     except Exception as error:  # sqlglot may raise anything for an unusual tree
-        said = "the parser fails: check that each function has all its arguments"
+        said = "the parser failed: check that each function has all its arguments"
         raise ParseError(said) from error

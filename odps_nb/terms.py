@@ -1,4 +1,4 @@
-"""Basic values used everywhere: table names, partition specs, splits and blob references."""
+"""Basic value types: table names, partition specs, splits and blob references."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ __all__ = [
     "TextOptions",
     "TimeUnit",
     "WriteMode",
+    "check_choice",
     "check_partition_value",
     "count_of",
     "format_bytes",
@@ -94,7 +95,7 @@ class TextMode(str, Enum):
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
             raise ArgumentError(
-                f"unknown text {value!r}",
+                f"unknown text mode {value!r}",
                 argument="text",
                 hint="use 'strict', 'replace' or 'binary'",
             ) from None
@@ -160,7 +161,7 @@ class TimeUnit(str, Enum):
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid project, schema or table name."""
+    """Whether a string is a valid project, schema or table name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -185,7 +186,7 @@ class TableName:
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
-        parts = text.split(".") if isinstance(text, str) else []  # a DataFrame may hold any value
+        parts = text.split(".") if isinstance(text, str) else []  # names may come from a DataFrame
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)
@@ -216,9 +217,9 @@ class PartitionSpec:
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
         """Create a spec from text, a mapping, a spec, or ``None`` (empty).
 
-        Values of a mapping are text, integers or dates, and are used exactly. In text, ``,`` or
-        ``/`` separates levels, blanks around keys and values are ignored, and quoted values are
-        used exactly: ``ds = 2024-01-01, hour = '3'``.
+        Values of a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
+        ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are
+        used unchanged: ``ds = 2024-01-01, hour = '3'``.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -227,7 +228,7 @@ class PartitionSpec:
             return cls(tuple(_checked(key, text, f"{key}={text}") for key, text in pairs))
         if not isinstance(value, str):
             raise ArgumentError(
-                f"a {type(value).__name__} is not a partition",
+                f"a value of type {type(value).__name__} is not a partition",
                 code=_INVALID,
                 hint="pass text such as ds=2024-01-01, or a dict of keys and values",
             )
@@ -274,8 +275,8 @@ def check_partition_value(key: str, value: str) -> None:
     """Raise if a request cannot express a partition value unambiguously.
 
     Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
-    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So a request could read or
-    replace another partition.
+    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So such a value could make a
+    request read or replace another partition.
     """
     problem = _doubt(value)
     if problem:
@@ -395,6 +396,14 @@ class BlobReference:
     def __repr__(self) -> str:
         shown = self.token if len(self.token) <= 24 else self.token[:21] + "…"
         return f"BlobReference({shown!r})"
+
+
+def check_choice(argument: str, value: object, known: tuple[object, ...]) -> None:
+    """Raise `ArgumentError` unless an argument has one of the known values."""
+    if value not in known:
+        *others, last = map(repr, known)
+        hint = f"pass {', '.join(others)} or {last}"
+        raise ArgumentError(f"{argument} is {value!r}", argument=argument, hint=hint)
 
 
 def count_of(count: int, noun: str) -> str:

@@ -1,7 +1,7 @@
 """Equivalents of each MaxCompute type in Arrow, Spark, DuckDB and filter conditions.
 
-There is one row per `TypeCode`, used by the packages for those libraries. An entry is empty if it
-depends on the type's element types, digits or unit; those packages then determine it.
+There is one row per `TypeCode`. An entry is empty if it depends on the type's element types, digits
+or unit; the package that needs the entry then determines it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,6 @@ TYPE_FACTS: Final = {
     _T.TIMESTAMP_NTZ: TypeFacts("", 8, "CLOCK", "TimestampNTZType", "TIMESTAMP_NS"),
     _T.INTERVAL_DAY_TIME: TypeFacts("", 8, "DURATION", "DayTimeIntervalType", "INTERVAL"),
     _T.INTERVAL_YEAR_MONTH: TypeFacts("int64", 8, "OTHER", "IntegerType", "BIGINT"),
-    _T.ARRAY: TypeFacts(),
-    _T.MAP: TypeFacts(),
-    _T.STRUCT: TypeFacts(),
-    _T.VECTOR: TypeFacts(),
-    _T.VARIANT: TypeFacts(),
-    _T.UNKNOWN: TypeFacts(),
+    **dict.fromkeys((_T.ARRAY, _T.MAP, _T.STRUCT, _T.VECTOR), TypeFacts()),
+    **dict.fromkeys((_T.VARIANT, _T.UNKNOWN), TypeFacts()),
 }

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from odps_nb.arrow.types import arrow_type
 from odps_nb.client.read import stream_schema
-from odps_nb.convert import arrow_types
 from odps_nb.convert.fitting import leaf
 from odps_nb.errors import ConversionError, InvalidRequestError
 from odps_nb.filters.tree import ValueKind
@@ -71,7 +71,7 @@ def test_a_text_names_it(code: TypeCode) -> None:
 @pytest.mark.parametrize("code", TypeCode)
 def test_it_has_an_arrow_type_of_reads_and_writes(code: TypeCode) -> None:
     for for_write in (False, True):
-        assert arrow_types.arrow_type(one_of(code), for_write=for_write) is not None
+        assert arrow_type(one_of(code), for_write=for_write) is not None
 
 
 def test_it_is_known_in_which_forms_it_arrives() -> None:

@@ -1,4 +1,4 @@
-"""Adds and removes trailing blanks of CHAR(n) values in Arrow arrays, including nested ones.
+"""Adds and removes the trailing blanks of CHAR(n) values in Arrow arrays, even nested ones.
 
 Dictionaries and string views must be converted first (`odps_nb.arrow.plain`). The service sends
 CHAR(n) padded with blanks to n characters (``docs/types-and-times.md``).
@@ -25,15 +25,13 @@ from odps_nb.schema import (
 )
 
 CharColumns = Sequence[tuple[int, OdpsType]]
-"""Positions and types of a batch's columns that are or contain CHAR."""
+"""Positions and types of those columns in a batch whose type is or contains CHAR."""
 
 _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
-    """Return the positions and types of a batch's columns that are or contain CHAR."""
-    if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
-        return ()
+    """Return the positions and types of the columns whose type is or contains CHAR."""
     found = enumerate(columns_of(names, columns))
     return [(n, one.type) for n, one in found if one and has_any(one.type, (TypeCode.CHAR,))]
 

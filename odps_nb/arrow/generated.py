@@ -1,8 +1,8 @@
 """Computes the values of generated partition columns.
 
-The rules follow the Java and Go SDKs (``TruncTime``) and the manual, page *Auto partition table
-based on data writing time*: instants are truncated in UTC, whatever the project's time
-zone; a null becomes ``__NULL__``, and a time before 1960 becomes the last unit of 1959.
+The rules follow the Java and Go SDKs (``TruncTime``) and the manual page *Auto partition table
+based on data writing time*. Instants are truncated in UTC, regardless of the project's time zone.
+A null becomes ``__NULL__``, and a time before 1960 becomes the last unit (such as day) of 1959.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LENGTH = {"year": 4, "month": 7, "day": 10, "hour": 19}
 
 
 def generated_values(made: Generated, source: pa.Array) -> pa.Array:
-    """Return the text of ``trunc_time(source, unit)`` for each value of a date or time column."""
+    """Return ``trunc_time(source, unit)`` as text for each value of a date or time column."""
     if pa.types.is_date(source.type):
         source = source.cast(pa.timestamp("s"))
     earliest = pa.scalar(_EARLIEST, source.type)

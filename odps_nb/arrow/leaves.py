@@ -19,7 +19,7 @@ Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | None]:
     """Return the column for each name; ``None`` if there is no such column.
 
-    If all names match in order, columns are matched by position, because a query may repeat a name.
+    If all names match in order, columns are matched by position, since a query may repeat names.
     """
     names = [name.casefold() for name in came]
     if names == [column.name.casefold() for column in columns]:
@@ -32,7 +32,7 @@ def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) ->
     """Return an Arrow type with its leaves replaced.
 
     ``odps``: the values' MaxCompute type; ``None`` if unknown. ``leaf``: maps the Arrow type
-    and the MaxCompute type of a leaf to the new Arrow type. Dictionaries are leaves, and so are
+    and the MaxCompute type of a leaf to the new Arrow type. Dictionaries count as leaves. So do
     types that are nested only in Arrow, such as ``struct<sec, nano>`` for a TIMESTAMP.
     """
 
@@ -64,7 +64,7 @@ def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:
     if came.equals(kind):
         return array
     if pt.is_struct(came) and pt.is_struct(kind):
-        members = [  # null where the struct is null, whatever the child array contains
+        members = [  # flatten() makes members null where the struct is null
             with_leaves(member, field.type, leaf)
             for member, field in zip(array.flatten(), kind, strict=True)
         ]

@@ -1,10 +1,10 @@
 """Converts the Arrow encodings that a read may receive to the user-facing types.
 
-The service chooses the encoding of each column (``docs/protocol.md`` section 5.2). Times may have a
-time zone, which does not change their numbers: UTC, or local time for TIMESTAMP_NTZ. Text may be
-dictionary-encoded or string views; times, ``struct<sec, nano>``; DECIMAL without a size, 32 bytes
-in MaxCompute's own layout. Any column may be run-end encoded, or Arrow nulls if it has no value.
-Batches with none of these encodings are returned unchanged.
+The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
+dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without a size as
+32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers still count in
+UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's null
+type if it has no values. Batches with none of these encodings are returned unchanged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
-from odps_nb.arrow.types import ARROW_TYPES
+from odps_nb.arrow.types import arrow_type
 from odps_nb.errors import ConversionError, OversizeError
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    DecimalType,
-    MapType,
-    OdpsType,
-    StructType,
-    TypeCode,
-    VectorType,
-)
+from odps_nb.schema import Column, DecimalType, OdpsType, TypeCode, VectorType
 from odps_nb.terms import TimeUnit
 
 _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}
@@ -43,23 +34,22 @@ _FOR_FAR_TIMES = (
 )
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
-"""Arrow types for columns that arrive as nulls; types of times depend on the read."""
+_TIMES = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ, TypeCode.DATETIME, TypeCode.INTERVAL_DAY_TIME)
 _NULL_BYTES = 16
-"""Maximum bytes per row that a null of any type may need."""
+"""Maximum number of bytes that a null of any type occupies."""
 
 
 class FarTimeError(ConversionError):
-    """A time is out of range for nanoseconds, but may fit microseconds."""
+    """A time is out of range in nanoseconds but may be in range in microseconds."""
 
 
 class PlainColumns:
-    """Conversion of one stream's columns to plain types.
+    """Converter of one stream's columns to plain types.
 
     ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
     in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as
-    ``struct<sec, nano>``. ``max_bytes``: maximum bytes to which a batch's dictionaries, runs, views
-    and nulls may expand.
+    ``struct<sec, nano>``. ``max_bytes``: maximum size in bytes of a batch's dictionaries, runs,
+    views and nulls after they are expanded.
     """
 
     def __init__(
@@ -78,7 +68,7 @@ class PlainColumns:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
         for n in self._changed:
-            # not the schema's type: invalid UTF-8 text is binary here
+            # use the batch's type, not the schema's: text with invalid UTF-8 is binary here
             kind = self._plain_type(arrays[n].type, self._odps[n])
             convert = partial(_converted, name=fields[n].name, budget=budget)
             arrays[n] = with_leaves(arrays[n], kind, convert)
@@ -100,33 +90,14 @@ class PlainColumns:
         if odps is None:
             return came
         if pt.is_null(came):
-            return self._type_of_nulls(odps)
-        if _is_seconds_and_nanos(came):
-            return self._time(odps.code, came)
+            if isinstance(odps, VectorType):  # a fixed-size list would need memory for nulls
+                return pa.list_(pa.field("element", arrow_type(odps.element)))
+            return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
+        if _is_seconds_and_nanos(came) and odps.code in _TIMES:
+            return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
         is_decimal = isinstance(odps, DecimalType) and odps.precision is None
         is_layout = pt.is_fixed_size_binary(came) and came.byte_width == _DECIMAL_BYTES
         return _BARE_DECIMAL if is_decimal and is_layout else came
-
-    def _type_of_nulls(self, odps: OdpsType) -> pa.DataType:
-        if isinstance(odps, (ArrayType, VectorType)):
-            return pa.list_(pa.field("element", self._type_of_nulls(odps.element)))
-        if isinstance(odps, MapType):
-            return pa.map_(self._type_of_nulls(odps.key), self._type_of_nulls(odps.value))
-        if isinstance(odps, StructType):
-            return pa.struct([(one.name, self._type_of_nulls(one.type)) for one in odps.fields])
-        if isinstance(odps, DecimalType):
-            if odps.precision is None:
-                return _BARE_DECIMAL
-            wide = pa.decimal256 if odps.precision > _BARE_DECIMAL.precision else pa.decimal128
-            return wide(odps.precision, odps.scale or 0)
-        return _OF_NULLS.get(odps.code) or self._time(odps.code, pa.null())
-
-    def _time(self, code: TypeCode, came: pa.DataType) -> pa.DataType:
-        if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
-            return pa.timestamp(_UNITS[self._unit])
-        if code is TypeCode.DATETIME:
-            return pa.timestamp("ms")
-        return pa.duration("ns") if code is TypeCode.INTERVAL_DAY_TIME else came
 
 
 def _is_seconds_and_nanos(came: pa.DataType) -> bool:
@@ -138,7 +109,7 @@ def _is_seconds_and_nanos(came: pa.DataType) -> bool:
 
 
 class _Budget:
-    """Counter of the bytes to which one batch's dictionaries, runs, views and nulls expand."""
+    """Counter of the bytes that one batch's dictionaries, runs, views and nulls expand to."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._spent = limit, 0
@@ -147,11 +118,11 @@ class _Budget:
         self._spent += size
         if self._spent > self._limit:
             raise OversizeError(
-                f"the compact encodings of an Arrow batch expand to {self._spent} bytes, "
-                f"more than {self._limit}",
+                f"the encoded columns of an Arrow batch expand to {self._spent} bytes; "
+                f"the maximum is {self._limit}",
                 limit=self._limit,
                 actual=self._spent,
-                hint="read in smaller batches, unless the stream is damaged",
+                hint="read smaller batches; if that fails too, the stream may be damaged",
             )
 
 
@@ -173,7 +144,7 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    return array.view(kind)  # a time without its zone
+    return array.view(kind)  # removes only the time zone
 
 
 def _expanded(
@@ -204,7 +175,7 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
     step = _PER_SECOND["ns"] // per_second
     try:
         second, nano = (part.cast(pa.int64()) for part in array.flatten())
-        # count back from the next second: int64 may not hold all nanoseconds of its lowest second
+        # count negative times down from the next second, since 10^9 * second alone may overflow
         before = pc.less(second, 0).cast(pa.int64())
         ahead = pc.subtract_checked(nano, pc.multiply(before, _PER_SECOND["ns"]))
         quotient = pc.divide(ahead, step)
@@ -215,7 +186,7 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         fine = kind.unit == "ns"
         raise (FarTimeError if fine else ConversionError)(
-            f"a time of column {name!r} is outside of the range of {kind}",
+            f"a time in column {name!r} is outside the range of {kind}",
             column=name,
             source_type=str(array.type),
             target_type=str(kind),
@@ -247,7 +218,7 @@ def _decimal(raw: bytes | None, name: str) -> Decimal | None:
     number = sum(group * 10 ** (9 * n) for n, group in enumerate(shown))
     if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * behind):
         raise ConversionError(
-            f"a value of the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
+            f"a value in the DECIMAL column {name!r} does not fit {_BARE_DECIMAL}",
             column=name,
             source_type=f"fixed_size_binary[{_DECIMAL_BYTES}]",
             target_type=str(_BARE_DECIMAL),

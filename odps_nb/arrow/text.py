@@ -1,7 +1,7 @@
-"""Handles text in Arrow batches that is not UTF-8: raises, replaces, or returns bytes.
+"""Handles invalid UTF-8 in the text of Arrow batches: raises, replaces it, or returns bytes.
 
-A MaxCompute STRING may contain any bytes, an Arrow string only UTF-8. `odps_nb.arrow.validation`
-returns a column with any other bytes as Arrow binary; `fit_text` converts it to its final type.
+A MaxCompute STRING may contain any bytes, but an Arrow string must be UTF-8. For a column with
+other bytes, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES = {
 }
 _TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
 _SHOWN = 16
-"""Maximum number of a value's bytes to show in an error."""
+"""Maximum number of bytes of a value to show in an error."""
 
 
 # -- types ------------------------------------------------------------------------------------
@@ -42,15 +42,6 @@ def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
     return _BYTES.get(kind, kind)
 
 
-def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
-    """Return the Arrow type with strings for MaxCompute text types, and binary for BINARY.
-
-    The service may send both as strings or as binary. Other types, such as references, are
-    unchanged.
-    """
-    return with_leaf_types(came, shown, _leaf_as_text)
-
-
 def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
     if shown is None:
         return came
@@ -62,11 +53,15 @@ def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
 def text_types(
     came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
-    """Return the final Arrow types of a stream's columns."""
+    """Return the final Arrow types of a stream's columns: strings for text, binary for BINARY.
+
+    The service may send either type as strings or as binary. Other types, such as references, are
+    unchanged.
+    """
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
     return tuple(
-        kind if column is None else text_type(kind, column.type)
+        kind if column is None else with_leaf_types(kind, column.type, _leaf_as_text)
         for kind, column in zip(came.types, columns_of(came.names, shown), strict=True)
     )
 
@@ -84,11 +79,11 @@ def fit_text(
 ) -> pa.RecordBatch:
     """Convert the text in a validated batch to the requested types.
 
-    Bytes outside any row (in a null slot, or outside all lists) never raise.
+    Invalid bytes that belong to no row (in a null slot, or outside all lists) never raise.
 
-    ``types``: type of each column, from `text_types`. ``place``: returns text and number of a row
-    in the batch, for errors. ``unprotected``: whether the bytes may have been changed in transit
-    undetected.
+    ``types``: type of each column, from `text_types`. ``place``: returns the description and the
+    number of a row in the batch, for errors. ``unprotected``: whether changes of the bytes in
+    transit would go undetected.
     """
     arrays = batch.columns
     changed = [n for n, kind in enumerate(types) if not arrays[n].type.equals(kind)]
@@ -145,10 +140,8 @@ def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
     """Return the first value that should be text but is not UTF-8; ignore bytes outside rows."""
     if _is_text(array, kind):
         return None
-    for row, value in enumerate(array):
-        if (bad := _bad_in(value, kind, name, row)) is not None:
-            return bad
-    return None
+    found = (_bad_in(value, kind, name, row) for row, value in enumerate(array))
+    return next(filter(None, found), None)
 
 
 def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
@@ -159,7 +152,7 @@ def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
         return _is_text(array.dictionary, kind.value_type)
     try:
         return is_utf8(array.view(kind))
-    except pa.ArrowNotImplementedError:  # no view between these nested types
+    except pa.ArrowNotImplementedError:  # Arrow cannot view this nested type as the other
         return False
 
 
@@ -173,7 +166,7 @@ def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | 
             return _Bad(path, row, value.as_py(), error.start)
         return None
     found = (_bad_in(*part, row) for part in _parts(value, kind, path))
-    return next((bad for bad in found if bad is not None), None)
+    return next(filter(None, found), None)
 
 
 def _parts(
@@ -206,8 +199,8 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
     )
     if unprotected:
         error.add_note(
-            "a STRING may contain any bytes; or a byte was changed in transit, since rows over "
-            "plain http have no checksum: then a second read succeeds"
+            "either the STRING contains these bytes, or they were changed in transit (rows over "
+            "plain http have no checksum); in the second case, reading again succeeds"
         )
     return error
 
@@ -222,15 +215,15 @@ def _hex(bad: _Bad) -> str:
 
 # -- UTF-8 ------------------------------------------------------------------------------------
 
-_ASCII = 128  # lower bytes are single-byte characters
+_ASCII = 128  # smaller bytes are single-byte characters
 _MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # bits that mark a continuation byte
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Whether all text in an array, nested or not, is UTF-8; the array's structure must be valid.
+    """Whether all text in an array, even nested, is UTF-8; the array's structure must be valid.
 
-    First checks a whole column's bytes, and that each text begins at a character boundary.
-    This takes a third of the time of checking each text, and a tenth if all bytes are ASCII.
+    First checks a column's bytes as a whole, and that each value begins at a character boundary.
+    This takes a third of the time needed to check each value, or a tenth if all bytes are ASCII.
     """
     kind = array.type
     if kind in _BYTES:
@@ -253,9 +246,9 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def _is_utf8_throughout(column: pa.Array) -> bool:
-    """Whether a column's bytes are all UTF-8 and its texts begin at character boundaries.
+    """Whether a column's bytes are all UTF-8 and each value begins at a character boundary.
 
-    ``False`` may also mean unknown.
+    ``False`` can also mean that this is not known.
     """
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None or data is None or not data.size:
@@ -265,7 +258,7 @@ def _is_utf8_throughout(column: pa.Array) -> bool:
     octets = np.frombuffer(data, np.uint8)
     if ends[0] == ends[-1] or octets[ends[0] : ends[-1]].max() < _ASCII:
         return True
-    # an empty text at the end would begin one byte after the buffer
+    # an empty last value would begin one byte past the end of the buffer
     first = octets.take(ends[:-1], mode="clip")
     if ((first & _MARK) == _CONTINUES).any():
         return False

@@ -1,11 +1,11 @@
-"""Checks that batches are valid: values within their buffers, and text in UTF-8.
+"""Checks that the values of Arrow batches lie within their buffers, and finds invalid UTF-8.
 
-Arrow's full validation checks offsets, text, indices and decimals, but not the offset of a list
-array without values; flattening such an array, as pandas and concatenation do, crashes the
-process. Nor does it reject structs with duplicate member names, which no MaxCompute type has and
+Arrow's full validation checks offsets, text, indices and decimals, but it has two gaps. It ignores
+the offset of an empty list array; flattening such an array, as pandas and concatenation do, crashes
+the process. It also accepts structs with duplicate member names, which no MaxCompute type has and
 no Python value can represent.
 
-Text that is not UTF-8 is valid: a MaxCompute STRING may contain any bytes. Such a column is
+Invalid UTF-8 is accepted, because a MaxCompute STRING may contain any bytes. Such a column is
 returned as Arrow binary, because an Arrow string with such bytes is not safe to use.
 """
 
@@ -39,7 +39,7 @@ class Validator:
         Returns
         -------
         pyarrow.RecordBatch
-            The same batch, with columns that contain invalid UTF-8 as binary.
+            The batch, in which columns with invalid UTF-8 are converted to binary.
         """
         batch.validate()  # fast check of lengths and buffer sizes
         columns = batch.columns

@@ -1,18 +1,21 @@
 """Converts table schemas to Arrow schemas and back, and data to a table's schema.
 
-`odps_nb.convert.arrow_types` converts single types; `odps_nb.convert.fitting`, values. This module
-matches names, and lists everything that does not fit in a single error.
+`odps_nb.arrow.types` and `odps_nb.convert.arrow_types` convert single types, and
+`odps_nb.convert.fitting` converts values. This module matches column names and reports all misfits
+in a single error.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from odps_nb.convert.arrow_types import arrow_type, odps_type
+from odps_nb.arrow.types import arrow_type
+from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit
 from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
@@ -36,8 +39,8 @@ def arrow_schema(
 ) -> pa.Schema:
     """Return a table's Arrow schema (data columns, then partition columns).
 
-    The arguments are those of `odps_nb.convert.arrow_types.arrow_type`; instants have the type of
-    the ``timezone``, if any.
+    The arguments are those of `odps_nb.arrow.types.arrow_type`. If ``timezone`` is set,
+    the types of instants have that time zone.
     """
     fields = []
     for column in schema:
@@ -56,7 +59,7 @@ def arrow_schema(
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
     """Raise `ConversionError` if a column's Arrow type is known only when rows arrive.
 
-    ``what``: the feature that needs the types, for the error, which lists all other columns.
+    ``what``: the feature that needs the types, for the error, whose hint lists the other columns.
     """
     columns = tuple(columns)
     known = [column.name for column in columns if is_readable(column.type)]
@@ -97,7 +100,7 @@ def column_type(arrow: pa.DataType, name: str) -> OdpsType:
 def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionError:
     """Create the error that lists columns, rows, values and expected types.
 
-    ``whole``: whether no earlier rows of the data were sent.
+    ``whole``: ``True`` if no earlier rows of the data have been sent.
     """
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
@@ -147,8 +150,8 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
-    For data whose rows do not exist yet, as in Spark. Otherwise the values decide: a column of
-    nulls fits, whatever its type.
+    Use it for data whose rows do not exist yet, as in Spark. If rows exist, their values decide:
+    a column of nulls fits regardless of its type.
     """
     matched = match_names(source.names, target)
     found: list[Misfit] = []
@@ -180,7 +183,7 @@ def refuse_twins(names: Sequence[str]) -> None:
         raise ConversionError(
             f"column names occur more than once: {', '.join(twins)}",
             column=twins[0],
-            hint="rename or drop the repeated columns; names that differ only in case are the same",
+            hint="rename or drop the repeated columns; names are not case-sensitive",
         )
 
 
@@ -197,7 +200,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Function that returns a source column's values fitted to a column; raises `ValueMisfit`."""
+"""Returns the values at a source position, fitted to a column; raises `ValueMisfit` otherwise."""
 
 
 def fit_batch(
@@ -221,10 +224,10 @@ def fit_batch(
 def fit_table(
     table: pa.Table, schema: TableSchema, *, conversions: Conversions = AS_THEY_ARE
 ) -> pa.Table:
-    """Return the whole table with fitted values; raise one error for everything that does not fit.
+    """Return the table with fitted values; raise one error that lists all misfits.
 
-    Columns that already fit are not copied. The error is raised after all columns are checked, and
-    lists the first problems of each.
+    Columns that already fit are not copied. The error is raised after all columns have been
+    checked, and lists the first problems of each column.
     """
 
     def source(place: int, column: Column) -> list[pa.Array]:
@@ -296,12 +299,18 @@ def _fit_columns(
         if not column.nullable:
             found += _null_misfits(columns[-1], column, first_row)
     if found:
-        raise misfit_error(_spread(found), whole=not first_row)
+        seen: Counter[str] = Counter()
+
+        def order(one: Misfit) -> int:  # each column's first problem first, to show every column
+            seen[one.column] += 1
+            return seen[one.column]
+
+        raise misfit_error(sorted(found, key=order), whole=not first_row)
     return columns
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
-    """Return the fitted columns' schema: the table's, with the time units in use."""
+    """Return the schema of the fitted columns: the table's schema with the actual time units."""
     pairs = zip(schema, arrays, strict=True)
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
@@ -323,16 +332,6 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
     return []
 
 
-def _spread(found: Sequence[Misfit]) -> list[Misfit]:
-    """Put each column's first problem first, so that the list shows every column."""
-    seen: dict[str, int] = {}
-    order = []
-    for index, one in enumerate(found):
-        seen[one.column] = seen.get(one.column, 0) + 1
-        order.append((seen[one.column], index))
-    return [found[index] for _, index in sorted(order)]
-
-
 def fit_object_column(
     values: Sequence[object],
     column: Column,
@@ -340,7 +339,7 @@ def fit_object_column(
     first_row: int = 0,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Array:
-    """Return Python objects fitted to a column, by the rules of `fit_objects`."""
+    """Fit Python objects to a column by the rules of `fit_objects`."""
 
     def source(_: int, column: Column) -> list[pa.Array]:
         return [fit_objects(values, column.type, conversions=conversions)]

@@ -1,20 +1,4 @@
-"""Converts MaxCompute types to Arrow types and back (``docs/protocol.md`` section 5.1).
-
-There are two forms: the types that a read returns, and the types that a write sends. They differ
-only in:
-
-===================  ==========================  ================================
-type                 read                        write
-===================  ==========================  ================================
-BLOB                 string: the reference text  binary: the raw reference (6.5)
-INTERVAL_DAY_TIME    duration[ns]                struct<sec: int64, nano: int32>
-VECTOR(element, n)   fixed-size list of n;       list, as pyodps writes it
-                     nested: list
-===================  ==========================  ================================
-
-Reads return values of VARIANT and unknown types as sent. Their Arrow type is known only when
-rows arrive, and they cannot be written, so both forms are ``null`` here.
-"""
+"""Converts Arrow types to MaxCompute types, and tells apart types with several Arrow layouts."""
 
 from __future__ import annotations
 
@@ -23,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -35,73 +18,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
-    VectorType,
 )
-
-BARE_DECIMAL = (38, 18)
-_PLAIN = ARROW_TYPES | dict.fromkeys((TypeCode.VARIANT, TypeCode.UNKNOWN), pa.null())
-
-
-def arrow_type(
-    odps: OdpsType,
-    *,
-    timestamp_unit: str = "ns",
-    datetime_unit: str = "ms",
-    for_write: bool = False,
-) -> pa.DataType:
-    """Return the Arrow type of a MaxCompute type.
-
-    ``odps``: the type; DECIMAL without a size means DECIMAL(38, 18). ``timestamp_unit``,
-    ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as requested in the read session.
-    ``for_write``: return the form that a write sends, not the form that a read returns.
-    """
-
-    def of(inner: OdpsType) -> pa.DataType:
-        if isinstance(inner, VectorType):  # Arrow cannot resize lists that are null
-            return pa.list_(_PLAIN[inner.element.code])
-        return arrow_type(
-            inner,
-            timestamp_unit=timestamp_unit,
-            datetime_unit=datetime_unit,
-            for_write=for_write,
-        )
-
-    if isinstance(odps, ArrayType):
-        return pa.list_(pa.field("element", of(odps.element)))
-    if isinstance(odps, MapType):
-        return pa.map_(of(odps.key), of(odps.value))
-    if isinstance(odps, StructType):
-        return pa.struct([pa.field(member.name, of(member.type)) for member in odps.fields])
-    if isinstance(odps, VectorType):
-        element = _PLAIN[odps.element.code]
-        return pa.list_(element) if for_write else pa.list_(element, odps.length)
-    if isinstance(odps, DecimalType):
-        precision, scale = decimal_size(odps)
-        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
-    units = {"timestamp_unit": timestamp_unit, "datetime_unit": datetime_unit}
-    return _scalar(odps.code, **units, for_write=for_write)
-
-
-def _scalar(
-    code: TypeCode, *, timestamp_unit: str, datetime_unit: str, for_write: bool
-) -> pa.DataType:
-    if code is TypeCode.DATETIME:
-        return pa.timestamp(datetime_unit)
-    if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
-        return pa.timestamp(timestamp_unit)
-    if code is TypeCode.INTERVAL_DAY_TIME:
-        return SECONDS_AND_NANOS if for_write else pa.duration("ns")
-    if code is TypeCode.BLOB:
-        return pa.binary() if for_write else pa.string()
-    return _PLAIN[code]
-
-
-def decimal_size(odps: DecimalType) -> tuple[int, int]:
-    """Return the precision and scale; (38, 18) for DECIMAL without a size."""
-    if odps.precision is None:
-        return BARE_DECIMAL
-    return odps.precision, odps.scale or 0
-
 
 _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
     (pt.is_boolean, TypeCode.BOOLEAN),
@@ -123,10 +40,10 @@ _CODES: tuple[tuple[Callable[[pa.DataType], bool], TypeCode], ...] = (
 def odps_type(arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type that holds every value of an Arrow type.
 
-    Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)); timestamps in seconds or
-    milliseconds become DATETIME, finer ones TIMESTAMP (create the table with ``timestamp_ntz`` for
-    local times). Nulls become STRING, dictionaries their value type, extension types their storage
-    type.
+    Unsigned integers become the next wider type (uint64: DECIMAL(20, 0)). Timestamps in seconds or
+    milliseconds become DATETIME, finer ones TIMESTAMP; for local times, create the table with
+    ``timestamp_ntz``. Nulls become STRING. Dictionaries and extension types are converted like
+    their value type or storage type.
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return _extension(arrow)
@@ -175,25 +92,16 @@ def _homeless(arrow: pa.DataType) -> ConversionError:
 
 def is_text(arrow: pa.DataType) -> bool:
     """Whether the values are text, in any of Arrow's layouts."""
-    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
+    return arrow in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(arrow: pa.DataType) -> bool:
     """Whether the values are bytes, in any of Arrow's layouts."""
-    return bool(
-        pt.is_binary(arrow)
-        or pt.is_large_binary(arrow)
-        or pt.is_fixed_size_binary(arrow)
-        or pt.is_binary_view(arrow)
-    )
+    layouts = (pa.binary(), pa.large_binary(), pa.binary_view())
+    return arrow in layouts or bool(pt.is_fixed_size_binary(arrow))
 
 
 def is_list(arrow: pa.DataType) -> bool:
     """Whether the values are lists, in any of Arrow's layouts."""
-    return bool(
-        pt.is_list(arrow)
-        or pt.is_large_list(arrow)
-        or pt.is_fixed_size_list(arrow)
-        or pt.is_list_view(arrow)
-        or pt.is_large_list_view(arrow)
-    )
+    lists = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+    return isinstance(arrow, (*lists, pa.ListViewType, pa.LargeListViewType))

@@ -1,7 +1,7 @@
 """Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
 The caller passes the media type detected from the bytes; the uploader's media type is
-never used. Sizes are checked before parsing where the format states them. `blob_conversion`
+never used. If a format states sizes, they are checked before parsing. `blob_conversion`
 runs the conversion in a process with limited memory.
 """
 
@@ -20,11 +20,7 @@ import pyarrow as pa
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.convert.unreadable import check_encryption, check_unions
-from odps_nb.errors import (
-    ConversionError,
-    LimitExceededError,
-    OdpsNbError,
-)
+from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
 from odps_nb.parsing.delimited import HIVE, Form, form_of, lines_of, unevenness
 from odps_nb.parsing.encodings import detect
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
@@ -41,11 +37,11 @@ _ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
-_MAX_COLUMNS = 10_000  # in CSV; each column needs some KiB, even if its values are small
+_MAX_COLUMNS = 10_000  # in CSV; each column takes a few KiB, even if its values are small
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a decoded Pillow image; the first one if the file contains several."""
+    """Return the decoded Pillow image, or the first one if the file contains several."""
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
@@ -64,7 +60,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise LimitExceededError(
             f"the picture has too many pixels for Pillow: {error}",
             limit=max_pixels,
-            hint="increase PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
+            hint="if you trust the picture, increase PIL.Image.MAX_IMAGE_PIXELS as well",
         ) from None
     except MemoryError:
         raise _no_memory(max_pixels) from None
@@ -111,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # use UTF-8 if none is detected: the text has control characters, or fails with a position
+    # fall back to UTF-8, which keeps control characters; a failure names the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -121,7 +117,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
         ) from None
     except UnicodeError as error:
         at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
-        raise _no_text(f"the blob is not {stated}{at}") from None
+        raise _no_text(f"the blob is not valid {stated}{at}") from None
     return text
 
 
@@ -134,7 +130,7 @@ def as_table(
     separator: str | None = None,
     ragged: bool = False,
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of text with a separator."""
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of other delimited text."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
         hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
@@ -148,14 +144,12 @@ def as_table(
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
-    except OdpsNbError as error:
-        if isinstance(error, (ConversionError, LimitExceededError)):
-            raise
-        raise _not_readable(mime, "table", error) from error
+    except (ConversionError, LimitExceededError):
+        raise
     except MemoryError:
         raise _no_memory(max_bytes) from None
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: unknown type
-        raise _not_readable(mime, "table", error) from error
+    except (OdpsNbError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _not_readable(mime, "table", error) from error  # KeyError: unknown type
 
 
 # -- formats ------------------------------------------------------------------------------------
@@ -174,7 +168,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # NumPy would allocate the declared size before reading; zero-size elements cost time
+    # NumPy would allocate the declared size before reading; zero-size elements waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -250,7 +244,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Remove comments from a text; ``ragged`` gives each line the same number of fields."""
+    """Return the text without comments; if ``ragged``, pad lines to the same number of fields."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))
@@ -272,7 +266,7 @@ def _even(text: str, form: Form, *, ragged: bool) -> str:
 def _require_columns(columns: int) -> None:
     if columns > _MAX_COLUMNS:
         raise LimitExceededError(
-            f"a line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
+            f"a line has {columns:,} columns; the maximum is {_MAX_COLUMNS:,}",
             limit=_MAX_COLUMNS,
             actual=columns,
             hint="read blob.open(seek=True) with a library",
@@ -280,7 +274,7 @@ def _require_columns(columns: int) -> None:
 
 
 def _line_end(text: str) -> int:
-    """Return where the CSV parser ends the first line; it also ends lines at ``\\r``."""
+    """Return the offset of the first line's end; the CSV parser also ends lines at ``\\r``."""
     return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
@@ -289,7 +283,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # without dictionaries, which batches share
+        for column in batch.columns:  # exclude dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)
@@ -303,7 +297,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
     width, height = size
     if width * height > limit:
         raise LimitExceededError(
-            f"the picture has {width} × {height} pixels, more than {limit / 1e6:.0f} million",
+            f"the picture has {width} × {height} pixels; the maximum is {limit / 1e6:.0f} million",
             limit=limit,
             actual=width * height,
             hint="pass a larger max_pixels= if you trust the picture",
@@ -313,7 +307,7 @@ def _require_pixels(size: tuple[int, int], limit: int) -> None:
 def _require_unpacked(size: int, limit: int) -> None:
     if not 0 <= size <= limit:
         raise LimitExceededError(
-            f"the blob unpacks to more than {format_bytes(limit)}",
+            f"the unpacked blob is larger than {format_bytes(limit)}",
             limit=limit,
             actual=max(size, 0),
             hint="pass a larger max_bytes= if you trust it, or read part of blob.open(seek=True)",
@@ -331,7 +325,7 @@ def _no_memory(limit: int) -> LimitExceededError:
 
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     return ConversionError(
-        f"the blob is no {wanted}: its bytes are {mime}",
+        f"the blob is not {'an' if wanted == 'array' else 'a'} {wanted}: its content is {mime}",
         source_type=mime,
         target_type=wanted,
         hint=f"{hint}; blob.bytes() returns the raw bytes",

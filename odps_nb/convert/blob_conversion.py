@@ -1,8 +1,8 @@
-"""Converts blob content in the parser process, and the results to Python objects.
+"""Converts blob content in the parser process, and its results to Python objects.
 
-`blob_parser` runs there. If native code crashes on untrusted bytes or exhausts memory, only that
-process ends. Its results are checked before use: Arrow batches are validated, and pixel data must
-have the stated size.
+`blob_parser` runs in that process. If native code crashes on untrusted bytes or exhausts memory,
+only the parser process ends. Its results are checked before use: Arrow batches are validated, and
+pixel data must have the stated size.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _LIBRARIES = 512 << 20
-"""Bytes of memory that a conversion may use beyond its blob and its result."""
+"""Bytes of memory that a conversion may use in addition to its blob and its result."""
 _IPC = 1 << 20
-"""Maximum bytes of a result's schema and headers."""
+"""Maximum size in bytes of a result's schema and headers."""
 _MIN_SECONDS = 30
 _BYTES_PER_SECOND = 4 << 20
 _parser = at_exit(Parser())
@@ -93,7 +93,7 @@ def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Par
     except ParserStoppedError as error:
         if error.why == "too much memory" or "too long" in error.why:
             raise LimitExceededError(
-                f"the blob needs more than {format_bytes(memory)} of memory to be converted",
+                f"converting the blob requires more than {format_bytes(memory)} of memory",
                 limit=memory,
                 hint="pass a larger max_bytes= or max_pixels=, or read blob.open(seek=True)",
             ) from None

@@ -1,6 +1,6 @@
 """Runs the conversions of `blob_conversion` in the parser process.
 
-All imports are at the top: each job is a fork of a process that has loaded this module.
+All imports are at the top because each job runs in a fork of a process with this module loaded.
 """
 
 from __future__ import annotations

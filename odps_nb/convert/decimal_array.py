@@ -2,8 +2,8 @@
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
 limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits; as do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits.
-Everything else is calculated in float64, and NumPy, plots and ``describe`` see float64.
+use all digits. So do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits. All other
+calculations use float64, and NumPy, plots and ``describe`` receive float64.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMPARE = {
     "ge": pc.greater_equal,
 }
 _ZERO = Decimal(0)
-_PLAIN = 6  # maximum scale for which Python writes zero without an exponent
+_PLAIN = 6  # maximum scale at which Python prints a zero without an exponent
 _MOST = 76  # maximum digits of Arrow's decimals
 
 
@@ -52,7 +52,7 @@ class DecimalDtype(pd.ArrowDtype):
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """float64, so that ``select_dtypes("number")``, ``describe`` and plots use the column."""
+        """float64, so ``select_dtypes("number")``, ``describe`` and plots include the column."""
         return np.dtype("float64")
 
     @classmethod
@@ -111,7 +111,7 @@ class DecimalArray(ArrowExtensionArray):
             whole = kind.precision - kind.scale
             raise ArgumentError(
                 f"{shorten(scalars[0]) if one else 'a value'} does not fit {kind}, which "
-                f"stores {whole} digits before and {kind.scale} after the point",
+                f"stores {whole} digits before and {kind.scale} after the decimal point",
                 hint="convert the column with astype('float64') or astype(object) first",
             ) from error
 
@@ -158,7 +158,7 @@ class DecimalArray(ArrowExtensionArray):
         return [None if one is None else f"{one:f}" for one in self._pa_array.to_pylist()]
 
     def _decimals(self) -> list[Decimal | None]:
-        """Return the values; a plain zero replaces any that Python would write as ``0E-18``."""
+        """Return the values; zeros that Python would print as ``0E-18`` become plain zeros."""
         values: list[Decimal | None] = self._pa_array.to_pylist()
         if self._pa_array.type.scale <= _PLAIN:
             return values
@@ -278,7 +278,7 @@ class DecimalArray(ArrowExtensionArray):
 
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
-    """Return a note on the DECIMAL columns' dtypes; empty if there are none."""
+    """Return a note on the dtypes of DECIMAL columns; empty if there are no such columns."""
     floats, exact = [], []
     for field, dtype in zip(schema, frame.dtypes, strict=True):
         if pt.is_decimal(field.type) and dtype.kind == "f":
@@ -286,7 +286,7 @@ def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
         elif pt.is_decimal(field.type) and isinstance(dtype, DecimalDtype):
             exact.append(field.name)
     told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
-    told += [f"DECIMAL kept exact, float64 would round: {_some(exact)}"] if exact else []
+    told += [f"DECIMAL kept exact; float64 would round: {_some(exact)}"] if exact else []
     return " · ".join(told)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_DIGITS = 15  # a decimal with up to 15 digits is its nearest float64's shortest text
+_DIGITS = 15  # a decimal with at most 15 digits is the shortest text of its nearest float64
 
 
 def as_floats(values: Any) -> Any:
@@ -20,7 +20,7 @@ def as_floats(values: Any) -> Any:
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Convert floats to a decimal type by their shortest text."""
+    """Convert floats to a decimal type by way of their shortest text form."""
     return values.cast(pa.string()).cast(kind)
 
 

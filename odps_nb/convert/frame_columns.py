@@ -1,9 +1,9 @@
 """Builds a DataFrame's columns while the rows arrive.
 
-Each builder receives a column's chunks as Arrow arrays and keeps no reference to them:
-fixed-width values and bytes are written into one NumPy array; other values are copied out of the
-buffer that the columns of a batch share. So a batch is freed when the next one arrives, and values
-are converted while a read waits for the network.
+Each builder receives a column's chunks as Arrow arrays and keeps no reference to them. It writes
+fixed-width values and bytes into one NumPy array, and copies other values out of the buffer that
+the columns of a batch share. So a batch is freed when the next one arrives, and values are
+converted while a read waits for the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 _FIRST_ROWS = 1 << 16  # initial size if the number of rows is unknown
-_MAX_FIRST_ROWS = 1 << 24  # for a row count from the service; grows only as rows arrive
+_MAX_FIRST_ROWS = 1 << 24  # maximum initial size if it is known; then grows as rows arrive
 _SETTLE_BYTES = 4 * 2**20
 
 _USUAL = FrameOptions()
@@ -36,7 +36,7 @@ class FrameColumn(Protocol):
         """Add the next values; release ``part`` within the next few calls."""
 
     def series(self) -> pd.Series[Any]:
-        """Return all values in memory of their own; call this once, at the end."""
+        """Return all values in separate memory; call this once, at the end."""
 
 
 def frame_column(
@@ -153,7 +153,7 @@ _MASKED_ARRAYS: dict[str, Any] = {
 
 
 class _FloatColumn:
-    """Decimals, as the nearest floats."""
+    """Decimals converted to the nearest floats."""
 
     def __init__(self, floats: FrameColumn) -> None:
         self._floats = floats
@@ -166,9 +166,9 @@ class _FloatColumn:
 
 
 class _DecimalColumn:
-    """Decimals as float64 until float64 would change a value; from then on, all are exact.
+    """Decimals as float64 until float64 would change a value; from then on, exact decimals.
 
-    The floats so far are then converted back to decimals, so no second copy is needed.
+    The floats collected so far are then converted back to decimals, so no second copy is needed.
     """
 
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
@@ -206,7 +206,7 @@ class _ObjectColumn:
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array from Arrow's pool, which reuses freed batches' memory."""
+    """Return an uninitialised array from Arrow's pool, which reuses the memory of freed batches."""
     if dtype.hasobject:
         return np.empty(rows, dtype)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype)

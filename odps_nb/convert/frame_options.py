@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from odps_nb.errors import ArgumentError
+from odps_nb.terms import check_choice
 
 Decimals = Literal["auto", "exact", "float"]
 DtypeBackend = Literal["numpy_nullable", "pyarrow"]
@@ -14,19 +15,21 @@ DtypeBackend = Literal["numpy_nullable", "pyarrow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameOptions:
-    """The dtypes of a DataFrame's columns; defaults are in ``odps_nb.convert.pandas_frame``.
+    """The dtypes of a DataFrame's columns; ``docs/types-and-times.md`` lists the defaults.
 
-    ``decimals``: dtype of DECIMAL columns. ``"auto"``, the default: float64 if it can represent
-    every value of the column (any value up to 15 digits, and longer ones that are the shortest text
-    of a float); otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every digit
-    (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the nearest.
-    Decimals inside lists, maps and structs stay exact. ``dtype_backend``: as in pandas' own
-    readers: ``"numpy_nullable"`` for ``Int64``, ``Float64``, ``boolean`` and ``string`` with or
-    without nulls, ``"pyarrow"`` for Arrow types in all columns. A dtype then depends only on the
-    column's type, not on its values, so ``"auto"`` means ``"exact"``. ``dtypes``: dtypes of single
-    columns by name, as in `pandas.DataFrame.astype`. Each value must fit its dtype unchanged.
+    ``decimals``: dtype of DECIMAL columns; decimals inside lists, maps and structs stay exact.
+    ``"auto"`` (default) means float64 if it can represent every value of the column: any value of
+    up to 15 digits, and longer ones that are the shortest text of a float. Otherwise it means
+    ``"exact"``, a dtype that keeps every digit (`odps_nb.convert.decimal_array`). ``"float"`` is
+    always float64, rounded to the nearest.
 
-    Raises `ArgumentError`: unknown option value, or a dtype that pandas does not know.
+    ``dtype_backend``: as in pandas' own readers. ``"numpy_nullable"`` uses ``Int64``, ``Float64``,
+    ``boolean`` and ``string``, with or without nulls; ``"pyarrow"`` uses Arrow types in all
+    columns. A dtype then depends only on the column's type, so ``"auto"`` means ``"exact"``.
+    ``dtypes``: dtypes of single columns by name, as in `pandas.DataFrame.astype`. Each value must
+    fit its dtype unchanged.
+
+    Raises `ArgumentError` for an unknown option value, or a dtype that pandas does not know.
     """
 
     decimals: Decimals = "auto"
@@ -34,21 +37,11 @@ class FrameOptions:
     dtypes: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.decimals not in get_args(Decimals):
-            raise ArgumentError(
-                f"decimals is {self.decimals!r}",
-                argument="decimals",
-                hint="pass 'auto', 'exact' or 'float'",
-            )
-        if self.dtype_backend not in (None, *get_args(DtypeBackend)):
-            raise ArgumentError(
-                f"dtype_backend is {self.dtype_backend!r}",
-                argument="dtype_backend",
-                hint="pass 'numpy_nullable' or 'pyarrow', or leave it out",
-            )
+        check_choice("decimals", self.decimals, get_args(Decimals))
+        check_choice("dtype_backend", self.dtype_backend, (None, *get_args(DtypeBackend)))
         if self.dtypes is not None and not isinstance(self.dtypes, Mapping):
             raise ArgumentError(
-                f"dtypes is {type(self.dtypes).__name__}",
+                f"dtypes is of type {type(self.dtypes).__name__}",
                 argument="dtypes",
                 hint="pass a dict of column names and dtypes",
             )

@@ -1,7 +1,7 @@
-"""Chooses the MaxCompute type of each DataFrame column when a table is created for it.
+"""Chooses the MaxCompute type of each DataFrame column when a table is created for the DataFrame.
 
-``docs/types-and-times.md`` lists the types. Files named in a column are not opened. Arrow
-columns follow ``odps_nb.convert.arrow_types``.
+``docs/types-and-times.md`` lists the types. Files whose paths are in a column are not opened.
+Arrow columns follow ``odps_nb.convert.arrow_types``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.arrow.types import BARE_DECIMAL
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
-from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
+from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten
@@ -41,19 +42,11 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
         series = frame.iloc[:, place]
-        if _holds_blobs(series, is_blob):
-            columns.append(Column(name=name, type=PrimitiveType(TypeCode.BLOB)))
-        else:
-            columns.append(Column(name=name, type=_type_of(series, name)))
+        holds_blobs = series.dtype == object and any(map(is_blob, series.dropna()))
+        odps = PrimitiveType(TypeCode.BLOB) if holds_blobs else _type_of(series, name)
+        columns.append(Column(name=name, type=odps))
     refuse_twins([column.name for column in columns])
     return TableSchema(columns=tuple(columns))
-
-
-def _holds_blobs(series: pd.Series[Any], is_blob: Callable[[Any], bool]) -> bool:
-    if series.dtype != object:
-        return False
-    first = series.first_valid_index()
-    return first is not None and any(is_blob(value) for value in series.dropna())
 
 
 def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
@@ -104,7 +97,7 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
         )
     if strange := [key for key in keys if not isinstance(key, str)]:
         raise ConversionError(
-            f"the key {shorten(strange[0])} in {name!r} is not text, as STRUCT members need",
+            f"the key {shorten(strange[0])} in {name!r} is not text; STRUCT member names must be",
             column=name,
             source_type=type(strange[0]).__name__,
             hint="create the table first, with a MAP column",
@@ -141,7 +134,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
-    """Return DECIMAL(38, 18) if it fits the values, else a size that fits."""
+    """Return DECIMAL(38, 18) if all values fit it, otherwise a size that fits them."""
     whole = scale = 0
     for array in arrays:
         if pt.is_integer(array.type):
@@ -158,7 +151,7 @@ def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
 def _unknown(value: Any, name: str) -> ConversionError:
     kind = type(value).__name__
     return ConversionError(
-        f"the column {name!r} has {shorten(value)} ({kind}), which has no MaxCompute type",
+        f"the column {name!r} contains {shorten(value)} ({kind}), which has no MaxCompute type",
         column=name,
         source_type=kind,
         hint="convert it to a number, text, a date or another plain value",

@@ -16,8 +16,8 @@ from odps_nb.convert.arrow_types import is_list
 def python_values(array: pa.Array) -> list[Any]:
     """Return an array's values as Python objects, with nulls as ``None``.
 
-    An ARRAY becomes a list, a STRUCT a dict, and a MAP a dict, or a list of pairs if a key is
-    repeated.
+    An ARRAY becomes a list, and a STRUCT becomes a dict. A MAP becomes a dict, or a list of pairs
+    if a key is repeated.
     """
     values, change = list(array.to_pylist()), _with_dicts(array.type)
     return values if change is None else _each(change, values)
@@ -43,7 +43,7 @@ def _each(change: _Change, values: list[Any]) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType) -> _Change | None:
-    """Return a function that converts the maps (lists of pairs) in a value; ``None`` if none."""
+    """Return a function that converts maps (lists of pairs) inside a value; ``None`` if no maps."""
     if pt.is_map(kind):
         return partial(_as_dict, inner=_with_dicts(kind.item_type))
     if is_list(kind):

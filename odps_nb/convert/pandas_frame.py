@@ -1,7 +1,7 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
 No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
-read. A write accepts these and all other columns that Arrow can convert, but not the index;
+read. A write accepts these and all other dtypes that Arrow can convert, and ignores the index.
 `odps_nb.convert.fitting` checks the values.
 """
 
@@ -41,11 +41,11 @@ def to_pandas(
     """Return a DataFrame with the dtypes of ``docs/types-and-times.md``.
 
     ``data``: a table, which is not changed, or an iterable of batches. Each batch is converted on
-    arrival and then released, so memory stays close to the DataFrame's size; it shares no memory
-    with the batches. ``schema``: required for batches, as even an empty result has columns.
-    ``rows``: total number of rows, if known; avoids a second copy of the values. ``options``: other
-    dtypes. ``blobs``: the dtype of each column of blob references
-    (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); if ``None``, they are text.
+    arrival and then released, so memory use stays close to the DataFrame's size. The DataFrame
+    shares no memory with the batches. ``schema``: required for batches, since even an empty result
+    has columns. ``rows``: total number of rows, if known; avoids a second copy of the values.
+    ``options``: dtypes other than the defaults. ``blobs``: the dtype of each blob reference column
+    (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); if ``None``, references are text.
     """
     if isinstance(data, pa.Table):
         schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
@@ -55,7 +55,7 @@ def to_pandas(
             raise TypeError("pass the schema of the batches")
     options, blobs = options or FrameOptions(), blobs or {}
     wanted = by_column(options.dtypes, schema.names)
-    exact = replace(options, decimals="exact")  # start from exact values for dtype casts
+    exact = replace(options, decimals="exact")  # dtype casts start from exact values
     columns = [
         frame_column(
             field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)
@@ -89,7 +89,7 @@ def from_pandas(
     conversions: Conversions = AS_THEY_ARE,
     first_row: int = 0,
 ) -> pa.Table:
-    """Convert a DataFrame's columns to Arrow and NaN and NA to nulls; omit the index."""
+    """Convert a DataFrame to Arrow, with NaN and NA as nulls and without the index."""
     check_names(frame)
     if schema is None:
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
@@ -158,7 +158,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
         column = known.get(str(name).casefold())
         if column is None:
             raise ArgumentError(
-                f"dtypes names {name!r}, which is not a column of the rows",
+                f"dtypes contains {name!r}, which is not a column of the result",
                 argument="dtypes",
                 hint=f"choose from {shorten(', '.join(names))}",
             )

@@ -79,7 +79,7 @@ def tiff_form(data: bytes) -> str:
         bits = "/".join(sorted({str(bit) for bit in tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))}))
         number = tags.get(TiffImagePlugin.COMPRESSION, 1)
         packed = TiffImagePlugin.COMPRESSION_INFO.get(number, f"compression {number}")
-    except Exception:  # noqa: BLE001 - damaged directories raise whatever they like
+    except Exception:  # noqa: BLE001 - damaged directories may raise any exception
         return ""
     return f"TIFF of {bands} {'band' if bands == 1 else 'bands'} of {bits} bits, {packed}"
 
@@ -87,7 +87,7 @@ def tiff_form(data: bytes) -> str:
 def icon_size(data: bytes) -> tuple[int, int]:
     """Return the width and height of the largest picture inside an icon (ICO).
 
-    The sizes in the icon directory are not reliable.
+    It is read from the pictures, because the sizes in the icon directory are not reliable.
     """
     largest = 0, 0
     for entry in range(min(int.from_bytes(data[4:6], "little"), 256)):

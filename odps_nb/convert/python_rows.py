@@ -1,6 +1,6 @@
 """Converts Python rows and columns to DataFrames of object columns.
 
-The objects are converted later by the target types, as for any object column
+The objects are later converted to the target types like any object column
 (``odps_nb.convert.fitting.objects``). This module infers no types and changes no values.
 """
 
@@ -20,7 +20,7 @@ from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
 
-_NAMED, _PLACED, _VALUE = "with names", "without names", "plain values"
+_NAMED, _PLACED, _VALUE = "a row with names", "a row without names", "a plain value"
 
 
 def _kind(row: Any, names: Names) -> str | None:
@@ -98,7 +98,7 @@ def _one_kind(rows: Sequence[Any], names: Names, first_row: int, like: Any) -> s
             kinds[type(row)] = _kind(row, names)
         found = kinds[type(row)]
         if found is None or found != first:
-            after = "" if found is None else f", after rows {first}"
+            after = "" if found is None else f", but the first row is {first}"
             raise ConversionError(
                 f"row {first_row + number} is of type {type(row).__name__}{after}: {shorten(row)}",
                 source_type=type(row).__name__,
@@ -114,7 +114,7 @@ def _placed_columns(
 ) -> dict[str, list[Any]]:
     if not names.order:
         raise ConversionError(
-            "rows without names do not define the columns of a new table",
+            "rows without names cannot define the columns of a new table",
             row=first_row,
             hint="pass dicts, or create the table first: odps.create_table(name, 'id bigint, …')",
         )
@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # by column: its key's spellings, in order
+    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
@@ -187,7 +187,7 @@ def _learn(
                 f"row {row} has two values for the column {spelled[folded]!r}",
                 column=spelled[folded],
                 row=row,
-                hint="drop one of the keys; names that differ only in case are the same",
+                hint="drop one of the keys; names are not case-sensitive",
             )
         here.add(folded)
         keys.setdefault(spelled[folded], {})[key] = None
@@ -246,7 +246,7 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
             continue
         if len(one) != len(index):
             raise ConversionError(
-                f"the column {str(name)!r} has {len(one):,} values, another has {len(index):,}",
+                f"the column {str(name)!r} has {len(one):,} values, but another has {len(index):,}",
                 column=str(name),
                 row=min(len(one), len(index)),
                 hint="pass columns of equal length, with None for nulls",
@@ -299,8 +299,8 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
 
     ``index``: with ``True``, index levels become columns. With ``False``, they are dropped. With
     ``None``, they are dropped, with a warning if they have names or labels. ``names``: the columns
-    of the table: with ``index=None``, raise if one of them exists only in the index, or if a new
-    table is created and a level has a name.
+    of the table. With ``index=None``, raise if one of them exists only in the index, or if a new
+    table is created and an index level has a name.
     """
     if index is None:
         # any index level could be a column of the new table
@@ -317,7 +317,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
             raise ConversionError(
                 "the index has no name, so it cannot become a column"
                 if level is None
-                else f"{str(level)!r} is a level of the index and a column",
+                else f"{str(level)!r} is both an index level and a column",
                 column=None if level is None else str(level),
                 hint="name it with df.rename_axis('id'), or remove index=True",
             )
@@ -339,7 +339,7 @@ def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> N
 
 
 def _has_labels(index: pd.Index[Any]) -> bool:
-    """Whether the index has more than row numbers."""
+    """Whether the index is more than unnamed row numbers."""
     numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
     return bool(len(index)) and not (numbered and index.name is None)
 
@@ -347,4 +347,4 @@ def _has_labels(index: pd.Index[Any]) -> bool:
 def _warn_of_index(index: pd.Index[Any]) -> None:
     names = ", ".join(repr(str(name)) for name in index.names if name is not None)
     what = f"index {names}" if names else f"index of {shorten(index[0])}, …"
-    warn(f"the {what} is not written: pass index=True to write it as columns, or index=False")
+    warn(f"the {what} is not written; pass index=True to write it as columns, else index=False")

@@ -1,8 +1,8 @@
 """Converts a read's BLOB, VECTOR and time columns to their user-facing types.
 
-A read sends a top-level BLOB as the base64 text of its reference; a nested BLOB may be the raw
-reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR may be sent as a
-list; it becomes a fixed-size list.
+The service sends a top-level BLOB as the base64 text of its reference; a nested BLOB may be the raw
+reference (``docs/protocol.md`` section 6.5). Both become base64 text. A VECTOR that arrives as a
+list becomes a fixed-size list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import with_leaf_types, with_leaves
-from odps_nb.convert.arrow_types import arrow_type, is_list
+from odps_nb.arrow.types import arrow_type
+from odps_nb.convert.arrow_types import is_list
 from odps_nb.convert.times import in_zone
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, VectorType, has_blob
@@ -48,9 +49,8 @@ def present_batch(
 def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
     """Convert lists of numbers to fixed-size lists; return other types unchanged."""
     wanted = arrow_type(vector)
-    if array.type.equals(wanted) or not is_list(array.type):
-        return array
-    if not pt.is_floating(array.type.value_type):
+    is_floats = is_list(array.type) and pt.is_floating(array.type.value_type)
+    if array.type.equals(wanted) or not is_floats:
         return array
     if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(
@@ -74,7 +74,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
 
-    Nested leaves may hold raw references: any that is not base64 text is encoded.
+    Nested leaves may hold raw references: if any value is not base64 text, all are encoded.
     """
     nested = target.code is not TypeCode.BLOB
     if nested:  # ignore values outside the slice when detecting the leaves' encoding

@@ -1,4 +1,4 @@
-"""`Names`: the column names to match Python rows with (without pandas)."""
+"""`Names`: the column names that Python rows are matched with; does not import pandas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Column names to match rows with.
+    """The column names that rows are matched with.
 
     ``order``: columns for rows without names, such as tuples; if empty, such rows raise.
     ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is

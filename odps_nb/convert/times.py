@@ -1,8 +1,8 @@
 """Adds the time zone to the Arrow type of instants.
 
-DATETIME and TIMESTAMP are instants; on the wire, their Arrow type has no zone and counts from the
-epoch in UTC. TIMESTAMP_NTZ is a local time without a zone, and is unchanged. If a zone is known,
-it becomes part of the instants' Arrow type; their values stay the same.
+DATETIME and TIMESTAMP are instants. On the wire, their Arrow type has no time zone, and their
+values count from the epoch in UTC. If a zone is known, it becomes part of their Arrow type; the
+values stay the same. TIMESTAMP_NTZ is a local time without a zone, and is not changed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
             batch.schema, columns_of(batch.schema.names, list(schema)), strict=True
         )
     ]
-    arrays = [
-        array if array.type.equals(field.type) else array.cast(field.type)
-        for array, field in zip(batch.columns, fields, strict=True)
-    ]
+    arrays = [array.cast(field.type) for array, field in zip(batch.columns, fields, strict=True)]
     return pa.record_batch(arrays, schema=pa.schema(fields))
 
 

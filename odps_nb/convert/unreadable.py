@@ -1,4 +1,4 @@
-"""Rejects files on which pyarrow would crash the process."""
+"""Rejects files that would make pyarrow crash the process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from odps_nb.errors import ConversionError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-_SIGNATURE = 28  # bytes: a nonce and an authentication tag
+_SIGNATURE = 28  # size in bytes: a nonce and an authentication tag
 
 
 def check_encryption(data: bytes, metadata: FileMetaData) -> None:
     """Raise for Parquet files with encrypted columns but a plaintext footer.
 
-    A signature follows the metadata in that footer (Parquet's encryption format, 5.5). pyarrow
+    Such a footer has a signature after its metadata (Parquet's encryption format, 5.5). pyarrow
     crashes the process when it inspects an encrypted column.
     """
     footer = int.from_bytes(data[-8:-4], "little")

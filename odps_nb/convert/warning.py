@@ -12,7 +12,7 @@ from odps_nb.wire.type_text import format_type
 
 
 def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
-    """Warn at the first caller outside this package and the packages in ``through``."""
+    """Issue a warning for the first caller outside this package and the packages in ``through``."""
     inside = (__name__.partition(".")[0], *through)
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
@@ -25,7 +25,7 @@ def columns_with_types(
 ) -> tuple[Column, ...]:
     """Return the columns whose types ``what`` supports; warn once about the others.
 
-    If there is none, return all columns, so that the first column raises a specific error.
+    If no type is supported, return all columns, so the first one raises a specific error later.
     """
     columns = tuple(columns)
     kept = tuple(column for column in columns if has_type(column.type))

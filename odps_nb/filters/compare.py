@@ -2,7 +2,7 @@
 
 The rules follow MaxCompute's documentation ("Type conversions", "Operators"): text and numbers
 are compared as DOUBLE, text and DATETIME as DATETIME, and DECIMAL and number literals as DECIMAL.
-An undocumented comparison raises.
+Comparisons that are not documented raise.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from odps_nb.schema import TypeCode
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1)
-_EXACT_FLOAT = 2**24  # FLOAT represents integers up to this one exactly
+_EXACT_FLOAT = 2**24  # FLOAT represents all integers up to this one exactly
 
 
 def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
-    """Return the comparison with both sides converted to one kind, a constant on the right side."""
+    """Return the comparison with both sides converted to one kind and any constant on the right."""
     if ValueKind.NULL in (left.kind, right.kind):
         return Constant(ValueKind.BOOLEAN, None)
     if isinstance(left, Constant):
@@ -44,7 +44,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``: one lookup if all are constants of the value's kind."""
+    """Return ``value in (among)``, as one lookup if all are constants of the value's kind."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
     same = [
@@ -79,7 +79,7 @@ def as_double(node: Node) -> Node:
 
 def _against(operator: str, left: Node, right: Constant, zone: ZoneInfo) -> Node:
     if left.kind not in _HINTS:
-        raise refuse(f"{_name(left)} is {left.kind.value}, which cannot be compared")
+        raise refuse(f"{_name(left)} can only be tested for null")
     if left.kind is ValueKind.BOOLEAN and operator not in ("=", "<>"):
         raise refuse(f"{_name(left)} has no ordering", "compare it with = or <>")
     if left.kind in _TIMES:
@@ -142,7 +142,7 @@ def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
     if left.kind is ValueKind.INSTANT:
         return Constant(ValueKind.INSTANT, instant_of(clock, zone))
     days, rest = divmod(clock, _DAY)
-    if left.kind is ValueKind.DATE and not rest:  # a DATE is compared as its midnight
+    if left.kind is ValueKind.DATE and not rest:  # a DATE is compared as midnight
         return Constant(ValueKind.DATE, _EPOCH + datetime.timedelta(days=days))
     return Constant(ValueKind.CLOCK, clock)
 
@@ -166,7 +166,7 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
     kinds = {left.kind, right.kind}
     if ValueKind.OTHER in kinds:
         other = left if left.kind is ValueKind.OTHER else right
-        raise refuse(f"{_name(other)} is {other.kind.value}")
+        raise refuse(f"{_name(other)} can only be tested for null")
     if kinds <= {ValueKind.INTEGER, ValueKind.DECIMAL}:
         return Compare(operator, left, right)
     if kinds <= {ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DOUBLE}:

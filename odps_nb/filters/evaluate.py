@@ -1,8 +1,8 @@
 """Evaluates a condition on Arrow batches, column by column, with SQL's three-valued logic.
 
 A text column with invalid UTF-8 arrives as bytes. Comparisons use the bytes; ``like``, functions
-and casts replace each invalid sequence with U+FFFD. A value that does not fit, such as text that is
-not a number, raises, as MaxCompute documents.
+and casts replace each invalid sequence with U+FFFD. As MaxCompute documents, a value that cannot be
+converted raises, such as text that is not a number.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
         found = _value(condition, columns)
     except pa.ArrowInvalid as error:
         raise refuse(
-            f"a value does not fit: {error}", "exclude such rows first, or use odps.sql(…)"
+            f"a value cannot be converted: {error}", "exclude such rows, or use odps.sql(…)"
         ) from error
     if isinstance(found, pa.Scalar):
         return pa.array([found.as_py()], pa.bool_()).take(pa.array([0] * rows, pa.int64()))
@@ -177,8 +177,7 @@ def _all(values: Values, *, held: bool) -> Values:
 
 
 def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
-    units = list(_NANOSECONDS)
-    finer = max(left.type.unit, right.type.unit, key=units.index)
+    finer = min(left.type.unit, right.type.unit, key=lambda unit: _NANOSECONDS[unit])
     return left.cast(pa.timestamp(finer)), right.cast(pa.timestamp(finer))
 
 
@@ -259,21 +258,14 @@ def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
     if node.operator == "%":
         whole = pc.multiply_checked(pc.divide_checked(left, right), right)
         return pc.subtract_checked(left, whole)  # the result has the sign of the left operand
-    if node.kind is ValueKind.DOUBLE:
-        return _DOUBLES[node.operator](left, right)
-    return _INTEGERS[node.operator](left, right)
+    return _ARITHMETIC[node.operator](left, right)
 
 
-_INTEGERS: dict[str, Callable[[Values, Values], Values]] = {
+_ARITHMETIC: dict[str, Callable[[Values, Values], Values]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
     "*": pc.multiply_checked,
-}
-_DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
-    "/": pc.divide,
+    "/": pc.divide_checked,
 }
 
 
@@ -282,15 +274,12 @@ def _cast(node: Cast, columns: Columns) -> Values:
     if node.kind is ValueKind.DECIMAL:
         # Arrow's cast to a larger scale can overflow 128 bits, but not 256 bits.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
-        return exact.cast(_decimal_type(node.precision, node.scale))
+        wanted = pa.decimal128 if node.precision <= 38 else pa.decimal256
+        return exact.cast(wanted(node.precision, node.scale))
     if node.kind is ValueKind.DOUBLE:
-        # Integers beyond 2^53 are rounded, as MaxCompute does.
+        # Integers beyond 2^53 are rounded, as in MaxCompute.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
-
-
-def _decimal_type(precision: int, scale: int) -> pa.DataType:
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
 _CASTS = {

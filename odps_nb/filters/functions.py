@@ -1,6 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; raises for others.
 
-``upper`` and ``lower`` raise because they differ for non-ASCII letters; so do regular expressions.
+``upper`` and ``lower`` raise because they treat non-ASCII letters differently. Regular expressions
+raise too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot sets this for a concat() call, not adjacent literals
+    if not tree.args.get("safe"):  # sqlglot sets it for concat() but not for adjacent literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",
@@ -120,7 +121,7 @@ def _text(node: Node, name: str) -> Node:
     return node
 
 
-# By sqlglot node name: the converter and the allowed arguments.
+# The converter and the allowed arguments for each sqlglot node name.
 _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str, ...]]] = {
     "length": (_length, ("this",)),
     "abs": (_abs, ("this",)),
@@ -135,7 +136,7 @@ _KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str,
 
 
 MAX_DIGITS = 76
-"""Maximum digits of a DECIMAL with the SQL settings that it requires."""
+"""Maximum precision of a DECIMAL if the required SQL settings are sent."""
 
 _WHOLE = {
     "TINYINT": (TypeCode.TINYINT, 8),
@@ -161,7 +162,8 @@ def cast(value: Node, to: Any) -> Node:
     if name == "DECIMAL":
         return _decimal(value, _size(to))
     if to.expressions or to.args.get("collate"):
-        raise refuse("a cast to a type with a length or parts", "cast it to STRING, and use substr")
+        problem = "a cast to a type with a length or parts is not supported"
+        raise refuse(problem, "cast it to STRING, and use substr")
     if name in _WHOLE:
         return _whole(value, name)
     if name in _TIMES:
@@ -170,7 +172,7 @@ def cast(value: Node, to: Any) -> Node:
         return _cast_constant(value, name)
     kind, code = _OTHERS.get(name, (ValueKind.OTHER, TypeCode.VARIANT))
     if value.kind not in _FROM.get(kind, ()):
-        raise refuse(f"a cast of {value.kind.value} to {name}")
+        raise refuse(f"a cast of {value.kind.value} to {name} is not supported")
     return value if value.kind is kind else Cast(value, kind, code)
 
 
@@ -189,7 +191,8 @@ def _cast_constant(value: Constant, name: str) -> Constant:
         return Constant(ValueKind.DOUBLE, number_of(str(value.value)))
     if name == "TEXT" and text:
         return value
-    raise refuse(f"a cast of {value.value!r} to {name}", "write the constant in its target type")
+    problem = f"a cast of {value.value!r} to {name} is not supported"
+    raise refuse(problem, "write the constant in its target type")
 
 
 def _size(to: Any) -> tuple[int, int]:
@@ -198,10 +201,13 @@ def _size(to: Any) -> tuple[int, int]:
     if not given:
         return 38, 18
     if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
-        raise refuse("a DECIMAL with that size", "write it as decimal(10,2)")
+        raise refuse("the size of a DECIMAL is invalid", "write it as decimal(10,2)")
     precision, scale = (*map(int, given), 0)[:2]
     if not 1 <= precision <= MAX_DIGITS or scale > precision:
-        raise refuse(f"a DECIMAL({precision},{scale})", f"use a precision from 1 to {MAX_DIGITS}")
+        raise refuse(
+            f"DECIMAL({precision},{scale}) is invalid",
+            f"use a precision from 1 to {MAX_DIGITS}, and a scale up to the precision",
+        )
     return precision, scale
 
 
@@ -214,7 +220,7 @@ def _decimal(value: Node, size: tuple[int, int]) -> Node:
             raise refuse(f"{number} does not fit DECIMAL({precision},{scale})")
         return Constant(ValueKind.DECIMAL, number)
     if value.kind not in _FROM[ValueKind.DECIMAL]:
-        raise refuse(f"a cast of {value.kind.value} to DECIMAL")
+        raise refuse(f"a cast of {value.kind.value} to DECIMAL is not supported")
     return Cast(value, ValueKind.DECIMAL, TypeCode.DECIMAL, precision, scale)
 
 
@@ -225,7 +231,7 @@ def _whole(value: Node, name: str) -> Node:
             raise refuse(f"{value.number} does not fit {name}")
         return value
     if value.kind not in _FROM[ValueKind.INTEGER] or isinstance(value, Constant):
-        raise refuse(f"a cast of {value.kind.value} to {name}, which may round")
+        raise refuse(f"a cast of {value.kind.value} to {name} may round")
     return Cast(value, ValueKind.INTEGER, code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
@@ -18,7 +18,7 @@ _KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 EXACT = Context(prec=200)
-"""Context for exact decimal arithmetic: Python's default context has 28 digits."""
+"""Context for exact decimal arithmetic, since Python's default context has only 28 digits."""
 
 
 def refuse(problem: str, hint: str = "") -> ArgumentError:
@@ -69,8 +69,8 @@ def clock_of(text: str) -> int:
 def instant_of(clock: int, zone: ZoneInfo) -> int:
     """Convert a local time in a zone to epoch nanoseconds.
 
-    If a local time occurs twice, the first one counts; a nonexistent one uses the offset before
-    the change.
+    If a local time occurs twice, the first occurrence is used. A nonexistent time uses the offset
+    before the change.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
@@ -85,7 +85,7 @@ def clock_in(zone: ZoneInfo, instant: int) -> int:
     try:
         shown = moment.astimezone(zone).replace(tzinfo=None)
     except OverflowError:
-        raise refuse(f"its local time in {zone.key} is outside of the years 1 to 9999") from None
+        raise refuse(f"a local time in {zone.key} is outside the years 1 to 9999") from None
     return (shown - _EPOCH) // datetime.timedelta(seconds=1) * 10**9 + rest
 
 
@@ -132,12 +132,9 @@ def date_of(text: str) -> datetime.date:
 
 def number_of(text: str) -> Decimal:
     """Parse a number without rounding."""
-    try:
-        if not _NUMBER.fullmatch(text):
-            raise InvalidOperation
-        return Decimal(text)
-    except InvalidOperation:
-        raise refuse(f"{text!r} is not a number", "compare a number with a number") from None
+    if not _NUMBER.fullmatch(text):
+        raise refuse(f"{text!r} is not a number", "write a number, e.g. 12.5")
+    return Decimal(text)
 
 
 def regex_of(pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Parses ``where=`` text to a condition tree with a table's column types.
+"""Parses ``where=`` text to a condition tree, using the column types of a table.
 
 Raises for syntax outside the documented grammar, even if sqlglot accepts it.
 """
@@ -57,16 +57,16 @@ def column_value(column: Column) -> ColumnValue:
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
     """Parse a condition on a table's columns; quoted times are in ``timezone``.
 
-    Raises `ArgumentError`: it cannot be parsed, or cannot be evaluated as MaxCompute documents.
+    Raises `ArgumentError` if the text cannot be parsed, or evaluated as MaxCompute documents.
     """
     if len(text) > MAX_LENGTH:
-        raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
+        raise refuse(f"the condition is longer than {MAX_LENGTH:,} characters")
     check_escapes(text)
     reader = _Reader(schema, zone_of(timezone))
     try:
         return reader.condition(_parsed(text))
     except RecursionError:
-        raise refuse("it is nested too deeply") from None
+        raise refuse("the condition is nested too deeply") from None
 
 
 def _parsed(text: str) -> Any:
@@ -76,19 +76,19 @@ def _parsed(text: str) -> Any:
         found = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
         raise refuse(
-            f"it cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
+            f"the text cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
         ) from None
     if len(found) != 1 or found[0] is None:
-        raise refuse("it is not a single condition", "write it as in SQL after WHERE")
+        raise refuse("the text is not a single condition", "write it as in SQL after WHERE")
     return found[0]
 
 
 def _place(error: Any) -> str:
-    """Describe where parsing stopped, without the parser's terms."""
+    """Describe where parsing stopped, without the parser's terminology."""
     for one in getattr(error, "errors", ()):
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:
-            return f": unexpected {word[:40]!r}, character {column}"
+            return f": unexpected {word[:40]!r} at character {column}"
     return "" if getattr(error, "errors", True) else f": {error}"
 
 
@@ -129,7 +129,7 @@ class _Reader:
     def read(self, tree: Any) -> Node:
         """Convert any expression."""
         if tree is None:
-            raise refuse("a function in it has no argument", "write year(column)")
+            raise refuse("a function has no argument", "write year(column)")
         name = type(tree).__name__.casefold()
         reader = self._readers.get(name)
         if reader is not None or name in _COMPARISONS or name in _ARITHMETIC:
@@ -156,7 +156,7 @@ class _Reader:
         parts = [part.name for part in tree.parts]
         if len(parts) > 1:
             raise refuse(
-                f"{'.'.join(parts)} is more than a column name",
+                f"{'.'.join(parts)} is not a simple column name",
                 f"write only the column name; if the name has a dot: `{'.'.join(parts)}`",
             )
         column = self.schema.find(parts[0])
@@ -190,7 +190,7 @@ class _Reader:
         value = self.read(tree.this)
         other = self.read(tree.expression)
         if other.kind is not ValueKind.NULL:
-            raise refuse(f"{_text(tree)} is not supported in where=", "write is null, or =")
+            raise refuse(f"{_text(tree)} is not supported in where=", "write 'is null', or use =")
         return IsNull(value)
 
     def _in(self, tree: Any) -> Node:
@@ -283,7 +283,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         raise refuse(f"{operator} requires numbers", "cast text to bigint or double first")
     if operator in "/%" and not (isinstance(right, Constant) and right.value):
         raise refuse(
-            f"{operator} by a divisor that may be 0", f"write a nonzero number after {operator}"
+            f"the divisor after {operator} may be 0", f"write a nonzero number after {operator}"
         )
     if operator == "%":
         if kinds != {ValueKind.INTEGER}:

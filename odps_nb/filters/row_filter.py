@@ -1,7 +1,7 @@
-"""`RowFilter`: a read's condition, applied to its batches, and the predicate that it pushes down.
+"""`RowFilter`: a condition applied to a read's batches, and the predicate pushed down for it.
 
-The service uses the predicate to skip blocks of rows. It may keep more rows than the condition, but
-never fewer, and contains only expressions that the C++ client's live tests send
+The service uses the predicate to skip blocks of rows. The predicate may keep more rows than the
+condition, but never fewer. It contains only expressions that the C++ client's live tests send
 (`test/max_storage_api/table_read_test.cpp`).
 """
 
@@ -38,7 +38,7 @@ from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
 from odps_nb.terms import TimeUnit
 
 MAX_LENGTH = 16 * 1024
-"""Maximum characters of a predicate; the service's limit is not documented."""
+"""Maximum number of characters in a predicate; the service's limit is not documented."""
 
 MOST_SCALE = 18
 """DECIMAL scale above which the vendor's Spark connector sends no predicate (OdpsScan)."""
@@ -56,8 +56,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 class RowFilter:
     """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate``
-    is the part that is pushed down to the service; empty if nothing can be.
+    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate`` is
+    the part that is pushed down to the service. It is empty if nothing can be pushed down.
     """
 
     text: str
@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition on a table's columns; its TIMESTAMPs arrive in a given unit."""
+        """Parse a condition on a table's columns; ``unit``: that of the TIMESTAMPs that arrive."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -85,7 +85,7 @@ class RowFilter:
         """Create the filter from a condition on a table's columns; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
-                "it has a time in nanoseconds, but this read returns microseconds",
+                "the condition has a time in nanoseconds, but this read returns microseconds",
                 "round the time with value.floor('us') (pandas) or .astype('datetime64[us]')",
             )
         needed = set(columns_of(condition))
@@ -99,7 +99,7 @@ class RowFilter:
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
         """Return the rows that satisfy the condition, with all columns or the first ``keep``.
 
-        Raises `ArgumentError`: the condition is undefined for a value.
+        Raises `ArgumentError` if the condition is undefined for a value.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
@@ -232,7 +232,7 @@ def _membership(node: IsIn, words: str) -> str | None:
 
 
 def _literal(column: ColumnValue, value: PyValue) -> str | None:
-    """Format a constant for a column whose type has block statistics in the service."""
+    """Format a constant if the service keeps block statistics for the column's type."""
     if column.kind is ValueKind.INTEGER and isinstance(value, int):
         return str(value)
     if column.kind is ValueKind.DECIMAL and isinstance(value, Decimal):

@@ -18,7 +18,7 @@ from odps_nb.schema import TypeCode
 
 
 class ValueKind(Enum):
-    """The kind used to compare values; several MaxCompute types may share one."""
+    """The kind used to compare values; several MaxCompute types may share a kind."""
 
     BOOLEAN = "BOOLEAN"
     INTEGER = "a whole number"

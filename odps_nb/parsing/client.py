@@ -23,7 +23,7 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-# a job may also wait for a disk or a busy CPU
+# elapsed seconds per CPU second, as a job may wait for a disk or a busy CPU
 _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
@@ -60,14 +60,14 @@ class ParserStoppedError(UnshowableError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"its preview stopped the parser ({why}), which runs outside your kernel")
+        super().__init__(f"its preview stopped the parser process ({why}), but not your kernel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A parser's response: texts and numbers by name, and data.
+    """A parser's response: text and numbers by name, and data.
 
-    Not trusted: each method checks the type, and renderers escape the texts.
+    The response is not trusted: each method checks the type, and renderers escape text.
     """
 
     found: dict[str, Any]
@@ -77,19 +77,19 @@ class Parsed:
         return f"Parsed({sorted(self.found)}, <{len(self.data)} B>)"
 
     def text(self, name: str) -> str:
-        """Return one text."""
+        """Return one text value."""
         return _checked(self.found.get(name), str)
 
     def number(self, name: str) -> int:
-        """Return one whole number."""
+        """Return one integer."""
         return _checked(self.found.get(name), int)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of text values."""
         return tuple(_checked(text, str) for text in _checked(self.found.get(name), list))
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
-        """Return a list of lists of texts."""
+        """Return a list of rows of text values."""
         rows = [_checked(row, list) for row in _checked(self.found.get(name), list)]
         return [tuple(_checked(text, str) for text in row) for row in rows]
 
@@ -127,7 +127,7 @@ class Parser:
         """
         limits = limits or Limits()
         with self._lock:
-            # a gallery of blobs that time out must finish, so each further blob gets less time
+            # after timeouts, jobs get less time, so a gallery whose blobs all time out finishes
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}
@@ -165,7 +165,7 @@ class Parser:
     def _ask(
         self, job: dict[str, Any], data: bytes, limits: Limits
     ) -> tuple[dict[str, Any], bytes]:
-        if self._asking:  # an interrupt left a request without a response
+        if self._asking:  # the response to an interrupted request is still outstanding
             self._end()
         limit = limits.seconds * _PATIENCE + (0 if self._process else _START)
         process = self._running()
@@ -205,7 +205,7 @@ class Parser:
                     [sys.executable, "-I", "-c", _BOOT, *path], {**kept, **_SET}, quiet=True
                 )
             except (OSError, ValueError, TypeError) as error:
-                raise UnshowableError(f"the parser does not start: {error}") from None
+                raise UnshowableError(f"the parser process cannot be started: {error}") from None
         return self._process
 
     def _end(self) -> int:

@@ -1,7 +1,7 @@
-"""Finds the separator in delimited text, and where the table begins.
+"""Detects the separator and the beginning of the table in delimited text.
 
 A preview tile and a conversion call the same function with the same leading characters, so both
-find the same table. Hive text has ``\\x01`` between the fields, and neither names nor quotes.
+find the same table. Hive text separates fields by ``\\x01`` and has no column names or quotes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
     """Return a table's form; ``None`` if the text is not a table.
 
     Lines before the names that begin with ``#`` are comments; the last one holds the names if it
-    has as many fields as the rows. Unless ``whole``, the last line may be truncated. If there is a
-    ``separator``, every text is a table.
+    has as many fields as the rows. Unless ``whole``, the last line may be truncated. If
+    ``separator`` is set, any text is considered a table.
     """
     if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE
@@ -60,8 +60,8 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
     """Yield each line's number and fields, beginning with the names.
 
-    Blank lines and comments are skipped: lines that begin with ``#`` and have a different number of
-    fields from the first line. A field that is too long, or an unclosed quote, raises `ValueError`.
+    Skips blank lines and comments, which begin with ``#`` and do not have as many fields as the
+    first line. Raises `ValueError` for a field that is too long, and for an unclosed quote.
     """
     file = io.StringIO(text[form.start :], newline="")
     reader = csv.reader(
@@ -88,7 +88,7 @@ def unevenness(number: int, fields: int, names: int) -> str:
 
 
 def _comments(sample: str) -> tuple[int, int]:
-    """Return the offsets of the leading comments' end and of the last comment."""
+    """Return the offsets of the end of the leading comments and of the last comment."""
     at = last = 0
     while sample.startswith("#", at):
         end = sample.find("\n", at)
@@ -118,7 +118,7 @@ def _rows(sample: str, separator: str, *, whole: bool) -> _Rows:
 
 
 def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
-    """Whether all or most lines have equally many fields; two columns require three lines."""
+    """Whether all or most lines have the same number of fields; two columns require three lines."""
     if not rows or (separator == "|" and _is_drawn(rows)):
         return False
     width = len(rows[0])
@@ -132,7 +132,7 @@ def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
 
 
 def _is_drawn(rows: _Rows) -> bool:
-    """Whether ``|`` draws a table for human readers, as in Markdown."""
+    """Whether ``|`` draws the borders of a table, as in Markdown."""
     return all(not row[0] for row in rows) or any(_RULE.fullmatch("|".join(row)) for row in rows)
 
 

@@ -1,7 +1,7 @@
-"""Detects a text's encoding: stated by its first bytes, UTF-8, or guessed by a library.
+"""Detects the encoding of text: the one stated in its first bytes, UTF-8, or a library's guess.
 
 ``charset-normalizer`` inspects a bounded sample. If it finds several equally likely encodings, as
-for short text, the first one in `_COMMON` is used, as users often write GBK.
+for short text, the first of them in `_COMMON` is used; GBK comes first because it is common.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WIDER: Final = {
     "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
     "iso8859_1": "cp1252", "ascii": "cp1252",
 }  # fmt: skip
-"""Supersets that files actually use when they state the narrower encoding."""
+"""Supersets that files often use although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
 _VARIETY: Final = 3  # minimum number of distinct bytes in a text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
@@ -44,7 +44,7 @@ _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
-"""The same pattern, with a character whose bytes occur in no Korean word."""
+"""The same, with at least one character whose bytes occur in no Korean word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of a text or of its beginning; ``None`` if the bytes are not text.
+    """Return the encoding of text or of its beginning; ``None`` if the bytes are not text.
 
     Unless ``whole``, the last character may be truncated. With ``guess``, a library guesses the
     encoding if none is stated and the text is not UTF-8.

@@ -5,8 +5,8 @@ Parsers in native code may crash or hang on malicious bytes; here, that affects 
 ::
 
     JSON of a job: {"parser": …, "options": …, "limits": …}, with the bytes as data
-    JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
-                       {"refused": class, …}  {"stopped": why}
+    JSON of a response: {"done": …}  {"unshowable": reason}  {"missing": library}
+                        {"refused": class, …}  {"stopped": why}
 
 Each job runs in a fork of this process, which has loaded the parsers and nothing else, so no job
 can affect another. On systems without fork, the job runs in this process, and the client starts
@@ -32,11 +32,11 @@ from odps_nb.errors import ConversionError, LimitExceededError, MissingDependenc
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-#: Entry point group for parsers in other packages: modules with `parse`.
+#: Entry point group for parsers in other packages, which are modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
-# libraries in the extra ``notebook``; all others are in ``previews``
+# libraries in the ``notebook`` extra; all others are in ``previews``
 _OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
 _CALLED: Final = {"PIL": "Pillow", "pygments": "Pygments", "python_calamine": "python-calamine"}
 _FORKS: Final = hasattr(os, "fork")
@@ -65,13 +65,13 @@ def main() -> None:
 
 
 def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
-    # imported before the fork, so that it is loaded only once; the forked job reports any failure
+    # import the parser before the fork, so it is loaded only once; the fork reports any failure
     with contextlib.suppress(Exception):
         _parser(job["parser"])
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        # other jobs' data cannot be reached from this fork
+        # make the data of other jobs unreachable from this fork
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.close(answers)
         os.close(reading)
@@ -104,8 +104,8 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # A conversion's caller receives the class, message and attributes. Every limit here is one
-        # that the caller can raise, so an OversizeError is reported as its base class.
+        # A conversion's caller receives the class, message and attributes. The caller can raise
+        # every limit here, so an OversizeError is reported as its base class.
         kind = ConversionError if isinstance(error, ConversionError) else LimitExceededError
         facts = {name: getattr(error, name) for name in kind.fact_names}
         return pack({"refused": kind.__name__, "message": error.message, "facts": facts})
@@ -139,7 +139,7 @@ def _parser(name: str) -> ModuleType:
 
 
 def _bounded(answer: bytes, limits: Limits) -> bytes:
-    """Return the response if its length is as stated, else an error in its place."""
+    """Return the response if it has the stated length, otherwise an error response."""
     if len(answer) > limits.answer:
         return pack({"stopped": "answer too long"})
     lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)

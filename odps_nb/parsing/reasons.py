@@ -1,7 +1,7 @@
 """Describes in plain words why a library rejected bytes.
 
-A library's message is kept if it is plain. Addresses, system error numbers and the repr of
-Python objects are removed.
+A library's message is kept if users can understand it, without system error numbers and the repr
+of Python objects. Messages with addresses or names from the library's code are dropped.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Final
 DAMAGED: Final = "cut or damaged"
 
 _LONGEST: Final = 200
-_FORM: Final = "it has a form that the decoder does not know"
-_RANGE: Final = "a number in it is out of range"
-_NUMERAL: Final = "a number in it cannot be parsed"
+_FORM: Final = "its format is unknown to the decoder"
+_RANGE: Final = "it contains a number that is out of range"
+_NUMERAL: Final = "it contains a number that cannot be parsed"
 # keyed by class name, so that this module imports none of the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
     **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
     "EOFError": "its bytes end early",
-    "InvalidDataError": "the decoder finds invalid data in it",
+    "InvalidDataError": "the decoder found invalid data in it",
     "MemoryError": "it needs more memory than a preview has",
     "RecursionError": "it is nested too deeply",
-    "UnidentifiedImageError": "it has a form that Pillow does not know",
+    "UnidentifiedImageError": "its format is unknown to Pillow",
 }
 # patterns of libraries' messages
 _SAID: Final = (
     (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # HDF5
     # PDFium and zipfile
     (re.compile(r".*Incorrect password|.*password required"), "it is password-protected"),
-    (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # PDFium
+    (re.compile(r"Failed to load document"), "the decoder found invalid data in it"),  # PDFium
     (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
         "its bytes end early",
@@ -43,7 +43,7 @@ _SAID: Final = (
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
     # a truncated ZIP file: the directory at its end is missing
     (re.compile(r"File is not a zip file"), "its bytes end early"),
-    (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
+    (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder found invalid data in it"),
 )
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
 _OBJECT: Final = re.compile(r"\s*['\"]?<[A-Za-z_][\w.]*(?: object)?(?: at 0x[0-9a-fA-F]+)?>['\"]?")
@@ -65,7 +65,7 @@ def reason_of(error: BaseException) -> str:
     if name in _OURS:
         return _OURS[name]
     if isinstance(error, UnicodeDecodeError):
-        return f"a text in it is not {error.encoding}"
+        return f"it contains text that is not valid {error.encoding}"
     text = getattr(error, "strerror", None) or str(error)
     lines = [line.strip() for line in text.strip().splitlines()]
     line = " ".join(lines) if lines and lines[0].endswith(":") else next(iter(lines), "")
@@ -74,12 +74,12 @@ def reason_of(error: BaseException) -> str:
         return ours
     line = _OBJECT.sub("", _NUMBER.sub("", line)).strip()
     if not line or _ADDRESS.search(line):
-        return "the decoder does not say why"
+        return "the decoder gave no reason"
     return line[:_LONGEST]
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``cut or damaged: …`` if the decoder proved it, else ``not decoded here: …``."""
+    """Return ``cut or damaged: …`` if the error proves that, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

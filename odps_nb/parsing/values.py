@@ -1,4 +1,4 @@
-"""Values that the kernel and the parser process share. This module imports nothing."""
+"""Values that the kernel and the parser process share; imports only the standard library."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class Limits:
     """Limits for one job; the defaults are those for a preview."""
 
     seconds: int = 10  #: Processor time in seconds.
-    memory: int = 2 << 30  #: Bytes beyond what the process uses with its parsers loaded.
-    answer: int = 8 << 20  #: Maximum size of the answer in bytes.
+    memory: int = 2 << 30  #: Bytes in addition to the memory that the loaded parsers use.
+    answer: int = 8 << 20  #: Maximum size of the response in bytes.

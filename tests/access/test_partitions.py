@@ -94,7 +94,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
         ("last", ArgumentError, "is not a partition level"),
         ({"ds >= 2024": "x"}, ArgumentError, "already has a value"),
         ({"ds >=": 1.5}, ArgumentError, "value of type float"),
-        (5, ArgumentError, "a int is not a partition"),
+        (5, ArgumentError, "a value of type int is not a partition"),
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.arrow.types import SECONDS_AND_NANOS
+from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type
 from odps_nb.convert.arrow_schema import (
     arrow_schema,
     fit_batch,
@@ -17,7 +17,7 @@ from odps_nb.convert.arrow_schema import (
     require_arrow_types,
     table_schema,
 )
-from odps_nb.convert.arrow_types import arrow_type, odps_type
+from odps_nb.convert.arrow_types import odps_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,

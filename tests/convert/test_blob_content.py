@@ -264,11 +264,11 @@ def test_cut_and_damaged_tables_are_refused():
 
 def test_what_is_something_else_is_named():
     png = picture("PNG")
-    with pytest.raises(ConversionError, match="no table: its bytes are image/png"):
+    with pytest.raises(ConversionError, match="not a table: its content is image/png"):
         table(png)
-    with pytest.raises(ConversionError, match="no picture"):
+    with pytest.raises(ConversionError, match="not a picture"):
         as_picture(parquet(ROWS), sniffed(parquet(ROWS)), max_pixels=MAX_PIXELS)
-    with pytest.raises(ConversionError, match="no array") as caught:
+    with pytest.raises(ConversionError, match="not an array") as caught:
         array(parquet(ROWS))
     assert "npz" in caught.value.hint
 

@@ -108,5 +108,5 @@ def test_a_note_of_many_columns_is_short():
     kinds["long"] = pa.array([Decimal(2**53 + 1)], pa.decimal128(38))
     table = pa.table(kinds)
     assert decimal_note(table.schema, to_pandas(table)) == (
-        "DECIMAL as float64: c0, c1, c2 and 3 more · DECIMAL kept exact, float64 would round: long"
+        "DECIMAL as float64: c0, c1, c2 and 3 more · DECIMAL kept exact; float64 would round: long"
     )

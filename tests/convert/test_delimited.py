@@ -126,7 +126,7 @@ TEXTS = {
 def test_what_is_no_table_is_a_text_for_both(name):
     text = TEXTS[name]
     assert tile(Value(text.encode())).format.kind in ("text", "code")
-    with pytest.raises(ConversionError, match="no table") as caught:
+    with pytest.raises(ConversionError, match="not a table") as caught:
         table(text)
     assert "separator=" in caught.value.hint
 

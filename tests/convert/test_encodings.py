@@ -78,7 +78,7 @@ def test_a_wrong_statement_is_ignored(stated):
 )
 def test_binary_is_no_text(data):
     assert detect(data) is None
-    with pytest.raises(ConversionError, match=r"no text|is not utf-8|is binary"):
+    with pytest.raises(ConversionError, match=r"is not valid utf-8|is binary"):
         blob_content.as_text(data, None)
     assert sniff(data, len(data)).encoding == ""
 
@@ -103,7 +103,7 @@ def test_tables_are_read_in_any_encoding_and_with_any_separator():
     named = table(NEWS["gbk"].encode("gbk"), encoding="gb18030")
     assert named["价格"].to_pylist() == [3.5, 4.2, 8.0]
     parted = "a:b\n1:x\n2:y\n"
-    with pytest.raises(ConversionError, match="no table") as caught:
+    with pytest.raises(ConversionError, match="not a table") as caught:
         table(parted.encode())
     assert "separator=" in caught.value.hint
     assert table(parted.encode(), separator=":").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}

@@ -165,9 +165,9 @@ def test_a_time_with_a_zone_is_refused_as_a_wall_clock() -> None:
     aware = pa.table({"t": pa.array([0], pa.timestamp("us", SHANGHAI))})
     schema = schema_of("t timestamp_ntz")
     for zone in (None, SHANGHAI):
-        with pytest.raises(ConversionError, match="a time zone does not fit"):
+        with pytest.raises(ConversionError, match="a time with a time zone does not fit"):
             fit_table(aware, schema, conversions=zoned(zone))
-        with pytest.raises(ConversionError, match="a time zone does not fit"):
+        with pytest.raises(ConversionError, match="a time with a time zone does not fit"):
             from_pandas(aware.to_pandas().astype(object), schema, conversions=zoned(zone))
 
 
@@ -218,9 +218,9 @@ def test_the_last_day_of_9999_is_an_instant_where_utc_has_it(kind: str) -> None:
     last = dt.datetime(9999, 12, 31, 23, 59, 59)
     assert sent(last, kind, SHANGHAI) == last - dt.timedelta(hours=8)
     assert sent(dt.datetime(9999, 12, 31), kind, PACIFIC) == dt.datetime(9999, 12, 31, 8)
-    with pytest.raises(ConversionError, match="not in 1…9999"):
+    with pytest.raises(ConversionError, match="not between 1 and 9999"):
         sent(last, kind, PACIFIC)
-    with pytest.raises(ConversionError, match="not in 1…9999"):
+    with pytest.raises(ConversionError, match="not between 1 and 9999"):
         sent(dt.datetime(1, 1, 1), kind, SHANGHAI)
 
 
@@ -291,7 +291,7 @@ def test_a_zone_inside_of_other_types_is_refused_as_a_wall_clock(
 ) -> None:
     value = [AWARE] if kind.startswith("array") else {"t": AWARE}
     frame = pd.DataFrame({"t": pd.Series([None, value], dtype=object)})
-    with pytest.raises(ConversionError, match="a time zone does not fit") as caught:
+    with pytest.raises(ConversionError, match="a time with a time zone does not fit") as caught:
         from_pandas(frame, schema_of(f"t {kind}"), conversions=zoned(zone))
     assert caught.value.row == 1
 

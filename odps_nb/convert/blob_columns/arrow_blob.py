@@ -1,4 +1,4 @@
-"""Arrow's extension type for a column of blob references, stored as text.
+"""Arrow extension type for columns of blob references, stored as text.
 
 A Parquet file keeps the extension name, so a column written by pandas is read back as blobs. Other
 libraries see text.
@@ -31,7 +31,7 @@ class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> ArrowBlob:
-        """Return the type with this storage type; polars uses another text layout."""
+        """Return the type for this storage type, since polars stores text in another layout."""
         return cls(storage_type)
 
     def to_pandas_dtype(self) -> Any:

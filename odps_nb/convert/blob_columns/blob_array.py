@@ -1,8 +1,8 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
-Values are the references as text, ``None`` for nulls. Unlike text, they are displayed with type,
-size and name if these are known without a request, a write copies the blobs, and ``series.odps``
-has further methods (`odps_nb.convert.blob_columns.blob_series`).
+Values are the references as text, or ``None`` for nulls. Unlike plain text, they are displayed with
+type, size and name if these are known without a request. A write copies the blobs, and
+``series.odps`` has further methods (`odps_nb.convert.blob_columns.blob_series`).
 
 Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes it into Parquet files and
 DuckDB rejects unknown names.
@@ -28,8 +28,8 @@ _TEXT = pd.StringDtype("pyarrow")
 class BlobDtype(ExtensionDtype):
     """The dtype of a blob reference column; all instances are equal.
 
-    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`); columns from a file
-    or another process have none.
+    ``source`` fetches the blobs (`odps_nb.access.blobs.frames.FrameBlobs`). Columns from a file
+    or another process have no source.
     """
 
     name = "blob"
@@ -92,7 +92,7 @@ class BlobArray(ExtensionArray):
 
     @property
     def nbytes(self) -> int:
-        """Memory size of the references in bytes."""
+        """Bytes of memory used by the references."""
         return int(self._texts.nbytes)
 
     def __len__(self) -> int:
@@ -119,10 +119,6 @@ class BlobArray(ExtensionArray):
             return self._texts == pd.array([_text(one) for one in other], dtype=_TEXT)
         return self._texts == _text(other)
 
-    def __ne__(self, other: Any) -> Any:
-        same = self.__eq__(other)
-        return same if same is NotImplemented else ~same
-
     def isna(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Mask of the null values."""
         return np.asarray(self._texts.isna())
@@ -138,7 +134,7 @@ class BlobArray(ExtensionArray):
         return type(self)(self._texts.copy(), self._dtype)
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
-        """Convert the references as text to another dtype."""
+        """Convert the text of the references to another dtype."""
         wanted = pd.api.types.pandas_dtype(dtype)
         if isinstance(wanted, BlobDtype):
             return type(self)(self._texts.copy() if copy else self._texts, self._dtype)
@@ -147,7 +143,7 @@ class BlobArray(ExtensionArray):
         return self._texts.astype(wanted, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        """Return the references as an object array, ``None`` for nulls."""
+        """Return the references as an object array, with ``None`` for nulls."""
         texts = self._texts.to_numpy(dtype=object, na_value=None)
         made: np.ndarray[Any, Any] = texts if dtype is None else texts.astype(dtype)
         return made
@@ -166,7 +162,7 @@ class BlobArray(ExtensionArray):
         return np.asarray(self.astype(str))
 
     def _cast_pointwise_result(self, values: Any) -> Any:
-        """Keep the dtype if all values are references; results of ``map`` may be anything."""
+        """Keep the dtype if all values are references; ``map`` may return any other values."""
         own = {*np.asarray(self), None}
         if all(isinstance(one, str) and one in own for one in values if one is not None):
             return self._from_sequence(values, dtype=self._dtype)
@@ -183,7 +179,7 @@ class BlobArray(ExtensionArray):
 
 
 def short_name(reference: str) -> str:
-    """Return the end of a blob's reference, to show for a blob without known properties."""
+    """Return a short name for a blob without known properties: the end of its reference."""
     return f"blob …{reference.rstrip('=')[-8:]}"
 
 
@@ -195,7 +191,7 @@ def _text(value: Any) -> str | None:
         return value.token
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} is not a blob reference")
+    raise TypeError(f"a value of type {type(value).__name__} is not a blob reference")
 
 
 def _as_dtype(dtype: Any, known: BlobDtype) -> BlobDtype:

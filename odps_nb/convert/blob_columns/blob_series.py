@@ -21,8 +21,8 @@ from odps_nb.errors import StateError
 class BlobSeries:
     """The ``series.odps`` accessor of a blob column.
 
-    Pass ``connection`` only if the column lacks one: in polars, and in a column from a file or
-    another process.
+    Pass ``connection`` only if the column has none, as in polars, or if the column comes from a
+    file or another process.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class BlobSeries:
         return self._like([head and head.size for head in heads], "Int64")
 
     def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the media types set by the uploader, or empty text; send requests like `size`."""
+        """Return each media type set by the uploader, or empty text; send requests like `size`."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 
@@ -85,7 +85,7 @@ class BlobSeries:
             return connection._frame_blobs()
         if own is None or own.connection is None:
             raise StateError(
-                "this column has no connection to fetch its blobs with",
+                "this column has no connection for fetching its blobs",
                 hint="pass the connection: .odps.size(connection=odps)",
             )
         return own

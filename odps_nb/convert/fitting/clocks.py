@@ -1,7 +1,7 @@
-"""Decides by value whether dates, times and durations fit a type, and converts those that do.
+"""Checks whether each date, time or duration fits a type, and converts it.
 
-All arithmetic uses integers: days or time units since the epoch. Each product is checked against
-64 bits before it is computed.
+All arithmetic uses integers: days or time units since the epoch. Each product is checked for 64-bit
+overflow before it is computed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
 from odps_nb.schema import OdpsType
 
-# DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types have a wider range.
+# DATE, DATETIME and TIMESTAMP cover the years 1 to 9999; Arrow's own types have a wider range.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _INT64 = 2**63
-_YEAR = "its year is not in 1…9999"
+_YEAR = "its year is not between 1 and 9999"
 _REPLACE = "replace it, e.g. by None, or correct its year"
 
 
@@ -45,7 +45,7 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
-    """Convert dates and timestamps to zone-naive timestamps of one unit.
+    """Convert dates and timestamps to time zone-naive timestamps of one unit.
 
     ``timezone``: time zone of naive values that become instants; ``None`` means UTC.
     """
@@ -101,7 +101,7 @@ def _in_unit(
         valid & (numbers % factor != 0),
         target,
         f"it is more precise than a {_NAMES[unit]}"
-        + (", and another value is outside of 1677…2262" if unit == "us" else ""),
+        + (", and another value is not in the years 1677 to 2262" if unit == "us" else ""),
         f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
     )
     return numbers // factor
@@ -124,7 +124,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
-    """Raise for durations beyond the nanosecond range in which a read returns them."""
+    """Raise for durations that exceed the nanosecond range, in which reads return them."""
     most = _INT64 // 10**9 - 1
     long = valid & ((seconds > most) | (seconds < -most))
     refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
@@ -140,7 +140,7 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
         array,
         valid & (missing | (inside < 0) | (inside >= 10**9)),
         target,
-        "it must have seconds, and nanoseconds in 0 … 999999999",
+        "it must have seconds, and nanoseconds between 0 and 999999999",
         "pass a duration",
     )
     return array

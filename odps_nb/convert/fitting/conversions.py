@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from odps_nb.errors import ArgumentError
+from odps_nb.terms import check_choice
 
 DecimalConversion = Literal["exact", "round"]
 TextConversion = Literal["exact", "parse"]
@@ -13,16 +13,16 @@ TextConversion = Literal["exact", "parse"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversions:
-    """How a write converts values; by default, it changes none.
+    """How a write converts values; by default, values are not changed.
 
     ``timezone``: zone of naive times that become instants; ``None`` means UTC. ``decimals``: if a
     value has more decimal places than its DECIMAL column, ``"exact"`` raises and ``"round"`` rounds
-    half away from zero. ``text``: ``"exact"`` accepts text only for text and binary types. With
-    ``"parse"``, text for a column of numbers, times or booleans is parsed: ``12.5``, ``1e3``,
-    ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00``, ``true``; other text, including empty
-    text, raises.
+    half away from zero. ``text``: ``"exact"`` accepts text only for text and binary types;
+    ``"parse"`` also parses text for columns of numbers, times or booleans, such as ``12.5``,
+    ``1e3``, ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00`` or ``true``. Other text,
+    including empty text, raises.
 
-    Raises `ArgumentError`: unknown option value.
+    Raises `ArgumentError` for an unknown option value.
     """
 
     timezone: str | None = None
@@ -30,13 +30,8 @@ class Conversions:
     text: TextConversion = "exact"
 
     def __post_init__(self) -> None:
-        for name, known in (("decimals", ("exact", "round")), ("text", ("exact", "parse"))):
-            if (given := getattr(self, name)) not in known:
-                raise ArgumentError(
-                    f"{name} is {given!r}",
-                    argument=name,
-                    hint=f"pass {known[0]!r} or {known[1]!r}",
-                )
+        check_choice("decimals", self.decimals, get_args(DecimalConversion))
+        check_choice("text", self.text, get_args(TextConversion))
 
 
 AS_THEY_ARE = Conversions()

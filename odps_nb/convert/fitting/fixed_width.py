@@ -1,6 +1,6 @@
 """Converts fixed-width Arrow arrays to NumPy and back, without importing pandas.
 
-``pa.array`` imports pandas, which takes a third of a second in each Spark worker.
+``pa.array`` would import pandas, which takes a third of a second in each Spark worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 Numbers = np.ndarray[Any, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Part = tuple[Numbers, pa.Array]
-"""Positions in a column, and the values there, which share one Arrow type and are never null."""
+"""Positions in a column and the values at them, which share one Arrow type and are never null."""
 
 
 def validity_of(array: pa.Array) -> Mask:

@@ -88,7 +88,7 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
         return None
     try:
         return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
-    except (OverflowError, ValueError):  # an integer above 64 bits, or text with surrogates
+    except (OverflowError, ValueError):  # an integer of over 64 bits, or text with surrogates
         return None
 
 
@@ -108,17 +108,14 @@ _Sorter = Callable[[Any], _Sorted]
 
 
 def _sorter(kind: type) -> _Sorter | None:
-    for base, sort in _SORTERS:
-        if issubclass(kind, base):
-            return sort
-    return None
+    return next((sort for base, sort in _SORTERS if issubclass(kind, base)), None)
 
 
 def _integer(value: Any) -> _Sorted:
     number = int(value)
     if -(2**63) <= number < 2**63:
         return "int64", number
-    return _decimal(Decimal(number)) if abs(number) < 10**MAX_DIGITS else None
+    return decimal_item(Decimal(number)) if abs(number) < 10**MAX_DIGITS else None
 
 
 def _float(value: Any) -> _Sorted:
@@ -128,7 +125,8 @@ def _float(value: Any) -> _Sorted:
     return ("float64", number) if number == value or value != value else None
 
 
-def _decimal(value: Decimal) -> _Sorted:
+def decimal_item(value: Decimal) -> tuple[str, Any] | None:
+    """Return a decimal and its kind; ``None`` if Arrow cannot store it."""
     if not value.is_finite():
         return None
     if not value:
@@ -191,7 +189,7 @@ def _numpy_span(value: np.timedelta64) -> _Sorted:
 
 
 def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
-    """Return a time or duration in its own unit, or in Arrow's coarsest exact unit."""
+    """Return a time or duration in its own unit, or in the coarsest Arrow unit that is exact."""
     unit, count = np.datetime_data(value.dtype)
     own = count == 1 and unit in _ARROW_UNITS
     for one in (unit,) if own else _ARROW_UNITS:
@@ -201,7 +199,7 @@ def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
 
 
 def _same(converted: Any, value: Any) -> bool:
-    """Whether a NumPy time or duration stays the same in another unit (no overflow)."""
+    """Whether a NumPy time or duration was converted to another unit without loss or overflow."""
     sign = converted.astype(np.int64) > 0, value.astype(np.int64) > 0
     return bool(converted.astype(value.dtype) == value) and sign[0] == sign[1]
 
@@ -220,7 +218,7 @@ _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     (np.timedelta64, _numpy_span),  # a subclass of NumPy's integers
     ((int, np.integer), _integer),
     ((float, np.floating), _float),
-    (Decimal, _decimal),
+    (Decimal, decimal_item),
     (str, _text),
     ((bytes, bytearray, memoryview), lambda value: ("binary", bytes(value))),
     (datetime.datetime, _moment),

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.arrow.types import SECONDS_AND_NANOS
-from odps_nb.convert.arrow_types import (
-    arrow_type,
-    is_bytes,
-    is_list,
-    is_text,
-)
+from odps_nb.arrow.types import SECONDS_AND_NANOS, arrow_type
+from odps_nb.convert.arrow_types import is_bytes, is_list, is_text
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
+from odps_nb.convert.fitting.kinds import decimal_item
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.times import INSTANTS
@@ -35,7 +31,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 class FitContext:
     """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
 
-    For ``for_write`` see ``odps_nb.convert.arrow_types.arrow_type``.
+    For ``for_write`` see ``odps_nb.arrow.types.arrow_type``.
     """
 
     unit: str
@@ -73,8 +69,8 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         'convert it first, e.g. with pd.to_numeric or pd.to_datetime, or pass text="parse"',
     ),
     (("decimal",), ("float",), 'convert it with astype("float64"), which rounds it'),
-    (("integer", "float"), _TIMES, "convert it with pd.to_datetime, naming its unit"),
-    (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, naming its unit"),
+    (("integer", "float"), _TIMES, "convert it with pd.to_datetime, specifying its unit"),
+    (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, specifying its unit"),
     (_NUMBERS, ("boolean",), "compare it, e.g. with column != 0"),
     (("boolean",), _NUMBERS, 'convert it with astype("int64")'),
     (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),
@@ -88,7 +84,7 @@ _DROP_ZONE = "drop the zone, with .dt.tz_localize(None) or value.replace(tzinfo=
 
 
 def kind_of(arrow: pa.DataType) -> str:
-    """Return the kind of an Arrow type as one word, regardless of its layout."""
+    """Return the name of an Arrow type's kind, regardless of its layout."""
     if is_text(arrow):
         return "text"
     if is_bytes(arrow):
@@ -97,10 +93,7 @@ def kind_of(arrow: pa.DataType) -> str:
         return "list"
     if arrow.equals(SECONDS_AND_NANOS):
         return "duration"
-    for matches, word in _KINDS:
-        if matches(arrow):
-            return word
-    return str(arrow)
+    return next((word for matches, word in _KINDS if matches(arrow)), str(arrow))
 
 
 _KINDS = (
@@ -119,7 +112,7 @@ _KINDS = (
 def kind_problem(
     source: pa.DataType | str, target: OdpsType, conversions: Conversions
 ) -> tuple[str, str] | None:
-    """Return why no value of an Arrow type or kind can fit, and how to fix that.
+    """Return the reason why no value of an Arrow type or kind can fit, and a hint.
 
     ``None`` if some value may fit.
     """
@@ -127,7 +120,7 @@ def kind_problem(
     wanted = _FITS.get(target.code, ())
     if kind in wanted:
         if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
-            return "a time zone does not fit a type without one", _DROP_ZONE
+            return "a time with a time zone does not fit a type without one", _DROP_ZONE
         return None
     if _is_parsed(kind, target, conversions):
         return None
@@ -140,7 +133,7 @@ def kind_problem(
     if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
         return reason, "convert it with pd.to_numeric"
     if not is_readable(target):
-        return "values of this type cannot be written", "leave the column out; it becomes null"
+        return "values of this type cannot be written", "omit the column; it becomes null"
     if target.code is TypeCode.GEOGRAPHY:
         return reason, "pass WKB as bytes, e.g. from shapely.to_wkb"
     return reason, next(cures, f"convert it to values of {target.code.name}")
@@ -223,7 +216,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Fit a column's parts, ``count`` values in all; positions outside all parts are null."""
+    """Fit the parts of a column with ``count`` values; positions in no part are null."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []
@@ -275,18 +268,7 @@ def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
         return _time(text, by_its_clock=code is TypeCode.DATE)
     if not _NUMBER.fullmatch(text):
         return None
-    try:
-        return _decimal(Decimal(text))
-    except InvalidOperation:
-        return None
-
-
-def _decimal(value: Decimal) -> tuple[str, Any] | None:
-    exponent = min(int(value.as_tuple().exponent), 0)
-    digits = value.adjusted() + 1 - exponent
-    if exponent < -76 or digits > 76:
-        return None
-    return f"decimal {-exponent}", value
+    return decimal_item(Decimal(text))
 
 
 def _time(text: str, *, by_its_clock: bool) -> tuple[str, Any] | None:

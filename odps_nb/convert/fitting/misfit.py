@@ -1,4 +1,4 @@
-"""`Misfit`, a value that does not fit, with position, reason and cure; and its exception."""
+"""`Misfit`: a value that does not fit, with its position, reason and cure; and its exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odps_nb.schema import OdpsType
 from odps_nb.wire.type_text import format_type
 
 MAX_MISFITS = 3
-"""Maximum number of a column's values to list in an error."""
+"""Maximum number of values per column to list in an error."""
 _SHOWN = 60
 
 
@@ -21,8 +21,8 @@ _SHOWN = 60
 class Misfit:
     """One value that does not fit its type, or a whole column without a fitting value.
 
-    ``position`` counts from 0 in the array, and is -1 for a whole column; ``path`` is the path to a
-    nested value, in Python syntax: ``[1].price``. ``cure`` tells the caller what to do.
+    ``position`` counts from 0 in the array, and is -1 for a whole column. ``path`` is the path to a
+    nested value in Python syntax, e.g. ``[1].price``. ``cure`` tells the caller what to do.
     """
 
     position: int = -1

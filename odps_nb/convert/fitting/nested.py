@@ -1,8 +1,8 @@
 """Checks each value against a MaxCompute type, and converts it to the type that a write sends.
 
-Each value is converted exactly or raises. The same rules (``docs/types-and-times.md``) apply to
-all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
-`odps_nb.convert.fitting.leaf` has the rules for scalar types; this module applies them to the
+A value that cannot be converted exactly raises. The same rules (``docs/types-and-times.md``) apply
+to all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
+`odps_nb.convert.fitting.leaf` defines the rules for scalar types; this module applies them to the
 values inside nested types.
 """
 
@@ -28,7 +28,7 @@ from odps_nb.wire.type_text import format_type
 
 
 class KindError(Exception):
-    """Error for an Arrow type of which no value can fit; ``path`` leads to the nested type."""
+    """Error for an Arrow type whose values can never fit; ``path`` locates the nested type."""
 
     def __init__(self, reason: str, cure: str, path: str = "") -> None:
         super().__init__(reason)
@@ -44,8 +44,8 @@ def check_kind(
 ) -> None:
     """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
-    For sources that are checked before their rows exist, such as a Spark plan; otherwise, the
-    values decide.
+    Use it for sources that are checked before their rows exist, such as a Spark plan. If rows
+    exist, their values decide.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -83,19 +83,19 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 
 
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
-    """Return why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
+    """Return the reason why a kind does not fit an ARRAY, MAP or STRUCT, and a hint."""
     lists = isinstance(target, (ArrayType, VectorType))
     wanted = "a list or an array" if lists else "a dict"
     return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
 
 
 def no_member(name: str, target: StructType) -> tuple[str, str]:
-    """Return why a STRUCT rejects the member name that `members_of` found, and a hint."""
+    """Return the reason why a STRUCT rejects a member name found by `members_of`, and a hint."""
     names = [member.name for member in target.fields]
     if name.casefold() in (known.casefold() for known in names):
         return (
             f"the member {name!r} occurs twice",
-            "drop one of them; names that differ only in case are the same",
+            "drop one of them; names are not case-sensitive",
         )
     return (
         f"the STRUCT has no member {name!r}",
@@ -220,14 +220,14 @@ def list_offsets(lengths: pa.Array) -> Numbers:
 def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
     """Return the offsets, with a null for each null list or map, as Arrow expects."""
     if offsets[-1] >= 2**31:
-        raise pa.ArrowCapacityError("more than 2^31 values in the lists of one column")
+        raise pa.ArrowCapacityError("the lists of one column contain more than 2^31 values")
     valid = np.append(validity_of(lists), True)
     return array_from(offsets.astype(np.int32), pa.int32(), valid)
 
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Convert a `ValueMisfit`'s positions in packed values to positions of their lists."""
+    """Replace a `ValueMisfit`'s positions in the packed values by the positions of the lists."""
     try:
         yield
     except ValueMisfit as error:
@@ -303,7 +303,7 @@ def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
                     value="null",
                     source=str(keys.type),
                     target=format_type(target.key),
-                    reason="a key of a MAP is null",
+                    reason="a MAP key is null",
                     cure="drop the entry",
                 )
             ]

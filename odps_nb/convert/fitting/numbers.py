@@ -1,7 +1,7 @@
-"""Checks by value whether numbers fit a numeric type, and converts them.
+"""Checks whether each number fits a numeric type, and converts it.
 
-Overflow and lost fractions are detected here, by comparing and by converting back, since pyarrow's
-decimal casts wrap around modulo 2^128 without an error.
+pyarrow's decimal casts wrap around modulo 2^128 without an error. So this module itself detects
+overflow and lost fractions, by comparing values and by converting them back.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_types import decimal_size
-from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
+from odps_nb.arrow.types import decimal_size
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of
 from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.schema import DecimalType, OdpsType
 
@@ -31,7 +31,7 @@ def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Ar
     if array.type.equals(wanted):
         return array
     limit = 1 << (wanted.bit_width - 1)
-    range_text = f"it is outside of {-limit} … {limit - 1}"
+    range_text = f"it is not between {-limit} and {limit - 1}"
     wider = "use a column of a wider type"
     if pt.is_floating(array.type):
         values, valid = _floats(array)
@@ -80,7 +80,7 @@ def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         return array_from(fitted, wanted, valid)
     numbers, valid = numbers_of(array)
     fitted = numbers.astype(wanted.to_pandas_dtype())
-    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; out of range as an integer
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two, just above the integer range
     inside = fitted < edge
     back = np.where(inside, fitted, 0).astype(numbers.dtype)
     refuse(
@@ -129,8 +129,8 @@ def _rescaled(
 ) -> pa.Array:
     """Change the scale of decimals in a sufficiently wide type; raise unless all fit.
 
-    The number of digits is checked before each step, so that Arrow never overflows; a lost fraction
-    is detected by scaling back.
+    The number of digits is checked before each step, so Arrow never overflows. A lost fraction is
+    detected by scaling back.
     """
     given = array
     if array.type.scale < 0:  # Arrow cannot rescale negative scales
@@ -147,8 +147,8 @@ def _rescaled(
             pc.less(array, _decimal_scalar(-high, array.type)),
         )
         room = max(precision - scale, 0)
-        reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
-        refuse(given, large, target, reason, "use a column of a larger DECIMAL")
+        reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
+        refuse(given, large, target, reason, "use a larger DECIMAL type for the column")
     if not up:
         return array
     scaled = array.cast((pa.decimal256 if wide else pa.decimal128)(most, scale), safe=False)
@@ -161,22 +161,8 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals, all within the range of ``wanted``, to its width; the scale is the same."""
-    if array.type.equals(wanted):
-        return array
-    if array.type.bit_width < 128:
-        array = array.cast(pa.decimal128(38, array.type.scale))
-    have, want = array.type.bit_width // 8, wanted.bit_width // 8
-    mask, data = array.buffers()
-    if have == want:
-        return pa.Array.from_buffers(wanted, len(array), [mask, data], -1, array.offset)
-    start = array.offset * have
-    raw = np.frombuffer(data, np.uint8)[start : start + len(array) * have].reshape(-1, have)
-    if want < have:
-        return array_from(raw[:, :want], wanted, validity_of(array))
-    sign = np.where(raw[:, -1:] >= 128, np.uint8(255), np.uint8(0))
-    widened = np.hstack([raw, np.repeat(sign, want - have, axis=1)])
-    return array_from(widened, wanted, validity_of(array))
+    """Convert decimals to the width of ``wanted``, which must have the same scale and hold them."""
+    return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
@@ -228,8 +214,8 @@ def _decimals_of_floats(
         if not large[place]:
             raw[place] = np.frombuffer(int(whole).to_bytes(width, "little", signed=True), np.uint8)
     room = precision - scale
-    reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
-    refuse(array, large, target, reason, "use a column of a larger DECIMAL")
+    reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the decimal point"
+    refuse(array, large, target, reason, "use a larger DECIMAL type for the column")
     cure = f'round it to {_places(scale)}, or pass decimals="round"'
     refuse(array, lossy, target, f"it has more than {_places(scale)}", cure)
     return array_from(raw, wanted, valid)
@@ -246,7 +232,7 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     values, texts = some.to_numpy(), some.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
-    # The text is below a power of ten if and only if the float is below that power, as a float.
+    # A float's text is below a power of ten if and only if the float is below it as a float.
     with np.errstate(over="ignore"):
         small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)
@@ -266,7 +252,7 @@ def _short(values: Numbers, scale: int) -> tuple[Numbers, Mask]:
     """Return floats with few digits as unscaled integers, and the mask of these floats.
 
     A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of its nearest
-    float, and powers of ten up to 10^22 are exact, so dividing back verifies the digits.
+    float. Powers of ten up to 10^22 are exact, so dividing back verifies the digits.
     """
     digits = {2: 3, 4: 6, 8: 15}[values.dtype.itemsize]
     if scale > 22:

@@ -3,7 +3,7 @@
 Python objects are grouped by kind (integers, decimals of a scale, times with a zone, …), and each
 kind becomes a lossless Arrow array. `odps_nb.convert.fitting.leaf` then checks and converts it
 like any Arrow data, both in columns and inside ARRAY, MAP and STRUCT. Arrow's type inference is
-never used: it ignores nested NumPy arrays' units and truncates nested fractions.
+never used: it ignores the units of nested NumPy arrays and truncates nested fractions.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def fit_objects(
 
     ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside ARRAY, MAP or STRUCT
     stays NaN for FLOAT and DOUBLE. NumPy arrays are lists with their own unit and type.
-    ``for_write``: return the form that a write sends; otherwise that of a read, which returns
-    intervals as durations.
+    ``for_write``: return the form that a write sends; otherwise the form that a read returns, in
+    which intervals are durations.
     """
     return with_unit(
         lambda context: _fit(values, target, context, inside=False),
@@ -95,7 +95,7 @@ def _for_target(values: _Objects, code: TypeCode) -> _Objects:
 
 
 def _as_float(value: int) -> int | float:
-    """Convert an integer above 64 bits to a float if the float is exact."""
+    """Convert an integer of more than 64 bits to a float if the float is exact."""
     if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
         return value
     return float(value) if int(float(value)) == value else value
@@ -139,7 +139,7 @@ def _parts(
 
 _BOTH = (
     "the column mixes times with and without a time zone",
-    "give all of them a time zone, or none",
+    "add a time zone to all of them, or to none",
 )
 
 

@@ -1,7 +1,7 @@
-"""Converts between local times in a time zone and instants, for all years 1 to 9999.
+"""Converts between local times in a time zone and instants, for the years 1 to 9999.
 
-Offsets come from Python's time zones: Arrow's functions know only transitions up to 2037 and
-ignore the rule for later years.
+Offsets come from Python's time zones, because Arrow's functions know only the transitions up to
+2037 and ignore the rule for later years.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_DAY, _LAST_DAY = -719162, 2932896  # first day of year 1, last day of yea
 
 
 class UnitTooFine(Exception):
-    """Error for a time out of range for nanoseconds, but not for microseconds."""
+    """A time is out of range in nanoseconds, but not in microseconds."""
 
 
 def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple[Numbers, Mask]:
@@ -63,7 +63,7 @@ def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
 
 
 def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
-    # Python's datetime ends at years 1 and 9999; there, use the offset of a nearby day.
+    # Python's datetime covers the years 1 to 9999; near the ends, use the offset of a nearby day.
     second = min(max(second, (_FIRST_DAY + 1) * 86_400), _LAST_DAY * 86_400 - 1)
     instant = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(seconds=second)
     return (instant.astimezone(zone).utcoffset() or datetime.timedelta()) // _SECOND
@@ -85,7 +85,7 @@ def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
 
 
 def _ahead_at(second: int, zone: ZoneInfo) -> int | None:
-    """Return the offset at a local time; ``None`` if setting clocks forward skipped that time."""
+    """Return the offset at a local time; ``None`` if the clocks skipped that time."""
     clock = _EPOCH + datetime.timedelta(seconds=second)
     ahead = _ahead(clock, zone)
     instant = (clock - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)

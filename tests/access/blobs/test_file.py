@@ -217,7 +217,7 @@ def test_libraries_read_it(odps):
 def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
     named = odps.table("media").blobs("content", where="name = 'not_a_picture.png'")[0]
     assert named.mime_type == "image/png"
-    with pytest.raises(ConversionError, match="no picture: its bytes are text/html"):
+    with pytest.raises(ConversionError, match="not a picture: its content is text/html"):
         named.to_pil()
     photo = odps.table("media").blobs("content", where="name = 'mountains.jpg'")[0]
     assert photo.to_pil().size == photo.to_numpy().shape[1::-1]

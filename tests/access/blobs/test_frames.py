@@ -152,7 +152,7 @@ def test_files_processes_and_other_libraries_get_the_references(
     assert "2.txt · text/plain" in repr(again)
     assert again["content"].odps.mime()[0] == "text/plain"  # the connection is found again
     frame.to_parquet(file)
-    with pytest.raises(StateError, match="no connection to fetch") as lost:
+    with pytest.raises(StateError, match="no connection for fetching") as lost:
         pd.read_parquet(file)["content"].odps.mime()
     assert "connection=odps" in (lost.value.hint or "")
     assert pd.read_parquet(file)["content"].odps.mime(connection=odps)[0] == "text/plain"
@@ -221,7 +221,7 @@ def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path
     saved = column.odps.save(tmp_path, connection=odps).to_list()
     assert Path(saved[1]).read_bytes() == CONTENTS[2]
     assert column.odps.thumbnails(connection=odps).caption(2) == "row 3"
-    with pytest.raises(StateError, match="no connection to fetch"):
+    with pytest.raises(StateError, match="no connection for fetching"):
         column.odps.size()
     found = odps.blobs(frame.filter(pl.col("id") > 1), "content", caption=["id", "kind"])
     assert found.caption(1) == "row 2 · id: 4 · kind: b"

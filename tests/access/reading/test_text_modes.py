@@ -269,7 +269,7 @@ def test_a_mode_that_does_not_exist_is_refused_before_a_request(
         lambda: table.head(text="ignore"),
         lambda: odps.sql("select 1", text="ignore"),
     ):
-        with pytest.raises(ArgumentError, match="unknown text 'ignore'") as caught:
+        with pytest.raises(ArgumentError, match="unknown text mode 'ignore'") as caught:
             call()
         assert "'replace'" in str(caught.value.hint)
 

@@ -32,14 +32,14 @@ ADVICE: list[tuple[str, pd.Series, str, Fix, list[Any]]] = [
     (
         "timestamp",
         pd.Series([86_400]),
-        "pd.to_datetime, naming its unit",
+        "pd.to_datetime, specifying its unit",
         lambda s: pd.to_datetime(s, unit="s"),
         [pd.Timestamp("1970-01-02")],
     ),
     (
         "interval_day_time",
         pd.Series([60]),
-        "pd.to_timedelta, naming its unit",
+        "pd.to_timedelta, specifying its unit",
         lambda s: pd.to_timedelta(s, unit="s"),
         [pd.Timedelta(minutes=1)],
     ),

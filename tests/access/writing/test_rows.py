@@ -409,7 +409,7 @@ def test_a_column_in_the_index_is_an_error_unless_the_index_is_decided(table: Ta
 )
 def test_a_dropped_index_with_names_or_labels_is_a_warning(table: Table, index: Any) -> None:
     frame = pd.DataFrame({"id": [1, 2]}, index=index)
-    with pytest.warns(OdpsNbWarning, match="is not written: pass index=True") as said:
+    with pytest.warns(OdpsNbWarning, match="is not written; pass index=True") as said:
         table.write(frame)
     assert [one.filename for one in said] == [__file__]
     with warnings.catch_warnings():
@@ -432,7 +432,7 @@ def test_an_index_that_cannot_be_columns_is_refused(table: Table, odps: Connecti
     frame = pd.DataFrame({"id": [1], "name": ["a"]})
     for bad, text in (
         (frame, "no name"),
-        (frame.set_index("id", drop=False), "'id' is a level of the index and a column"),
+        (frame.set_index("id", drop=False), "'id' is both an index level and a column"),
     ):
         with pytest.raises(ConversionError, match=text):
             table.write(bad, index=True)

@@ -179,7 +179,7 @@ def test_a_note_says_what_became_of_decimals(ip):
     assert "DECIMAL" not in told("%odps read orders -n 5 -c id -o df")
     query = "cast('12345678901234567.89' as decimal(38,2)) as total, amount from orders limit 1"
     said = told(f"%%odps sql -o df\nselect {query}")
-    assert "DECIMAL as float64: amount · DECIMAL kept exact, float64 would round: total" in said
+    assert "DECIMAL as float64: amount · DECIMAL kept exact; float64 would round: total" in said
 
 
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):

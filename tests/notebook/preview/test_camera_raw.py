@@ -145,7 +145,7 @@ def test_a_cut_header_of_a_raw_file_is_no_error(cut):
 
 def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
     with pytest.raises(
-        ConversionError, match="no picture: its bytes are image/x-adobe-dng"
+        ConversionError, match="not a picture: its content is image/x-adobe-dng"
     ) as told:
         blob_content.as_picture(FILES["DNG"], "image/x-adobe-dng", max_pixels=10**6)
     assert "rawpy.imread" in told.value.hint

@@ -241,7 +241,7 @@ def test_a_paper_that_is_not_drawn_is_a_card_that_says_why():
     page = page_of(b"%PDF-1.4\n/Title (Tea) /Type /Page \n" + bytes(100))
     assert "img" not in page.tags
     assert "Tea" in page.text
-    assert "not decoded here: the decoder finds invalid data in it" in page.text
+    assert "not decoded here: the decoder found invalid data in it" in page.text
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64, -32, -64])

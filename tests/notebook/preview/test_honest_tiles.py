@@ -233,18 +233,21 @@ def test_avro_without_records_has_one_column(schema, value, says):
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (KeyError(21), "not decoded here: it has a form that the decoder does not know"),
+        (KeyError(21), "not decoded here: its format is unknown to the decoder"),
         (OSError(22, "Invalid argument"), "not decoded here: Invalid argument"),
         (EOFError(), "cut or damaged: its bytes end early"),
-        (struct.error("unpack requires a buffer of 4 bytes"), "not decoded here: it has a form"),
+        (
+            struct.error("unpack requires a buffer of 4 bytes"),
+            "not decoded here: its format is unknown",
+        ),
         (MemoryError(), "not decoded here: it needs more memory"),
         (zlib.error("Error -3 while decompressing data: incorrect data check"), "cut or damaged: "),
         (OSError("image file is truncated (5 bytes not processed)"), "cut or damaged: its bytes"),
-        (OSError("decoder error -2"), "not decoded here: the decoder finds invalid data in it"),
+        (OSError("decoder error -2"), "not decoded here: the decoder found invalid data in it"),
         (ValueError("no <_io.BytesIO object at 0x7f5a3c> here"), "not decoded here: no here"),
-        (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder does not say why"),
-        (OSError("raqm_get_glyphs() failed."), "not decoded here: the decoder does not say why"),
-        (ValueError(""), "not decoded here: the decoder does not say why"),
+        (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder gave no reason"),
+        (OSError("raqm_get_glyphs() failed."), "not decoded here: the decoder gave no reason"),
+        (ValueError(""), "not decoded here: the decoder gave no reason"),
         (RecursionError("maximum recursion depth"), "not decoded here: it is nested too deeply"),
         (
             OSError("Expected to read 8 bytes but only got 0."),
@@ -252,7 +255,7 @@ def test_avro_without_records_has_one_column(schema, value, says):
         ),
         (
             ValueError("invalid literal for int() with base 10: '1A'"),
-            "not decoded here: a number in it cannot be parsed",
+            "not decoded here: it contains a number that cannot be parsed",
         ),
         (
             ValueError("Image size (77308582056 pixels) exceeds limit of 178956970 pixels, …"),

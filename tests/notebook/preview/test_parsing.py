@@ -147,7 +147,7 @@ def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         made = tile(Value(bytes(flipped)))
-        stopped = "stopped the parser (SIGABRT)" in made.html
+        stopped = "stopped the parser process (SIGABRT)" in made.html
         assert not stopped or "save it with its save(path)" in made.html
         outcomes.add("stopped" if stopped else "drawn")
         assert made.html.startswith("<figure")
@@ -276,7 +276,7 @@ def test_a_library_that_is_missing_is_named(obeying):
 
 def test_an_interpreter_that_does_not_start_is_said(parser, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(UnshowableError, match="does not start"):
+    with pytest.raises(UnshowableError, match="cannot be started"):
         parser.parse("svg", b"", SIZE)
 
 
