@@ -28,7 +28,7 @@ _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
-    """Return the error for a parameter that is missing or mistyped or contradicts the table."""
+    """Return the error for a parameter that is missing or invalid, or contradicts the table."""
     return InvalidRequestError(message, status=400, code=code)
 
 
@@ -62,7 +62,7 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """Return the error for unsupported SQL; ``is_sure`` if MaxCompute surely supports it."""
+    """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
@@ -142,13 +142,13 @@ def table_modified(name: object) -> ConflictError:
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
-    """Return the error for an exactly-once write whose row offset would leave a gap."""
+    """Return the error for an exactly-once write whose row offset is not the next one."""
     message = f"the next row offset is {expected}, the request says {got}"
     return conflict(message, "RowOffsetConflict")
 
 
 def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
-    """Return the error for a missing key, token or right."""
+    """Return the error for a missing key, token or permission."""
     return AccessDeniedError(message, status=403, code=code)
 
 

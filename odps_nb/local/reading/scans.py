@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # loads sqlglot, which only filters need
+if TYPE_CHECKING:  # imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -27,7 +27,7 @@ MASK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFile:
-    """A row file of a snapshot, its partition values, and its number of rows after the filter."""
+    """A row file of a snapshot. ``kept`` is the number of its rows that the filter keeps."""
 
     name: str
     rows: int
@@ -149,7 +149,7 @@ def _kept_blocks(
 def _masks(
     folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
-    """Yield masks of the rows in ``[low, high)`` that the filter keeps, for several groups each."""
+    """Yield masks of the rows in ``[low, high)`` that the filter keeps."""
     used = _used(plan)
     for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
         yield evaluator.mask(_arrays(batch, used, file), batch.num_rows)
@@ -211,7 +211,7 @@ def _rows_of(
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns by name, with partition values, and nulls for columns added later."""
+    """Return columns by name. Adds partition values, and nulls for columns added later."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)

@@ -1,7 +1,7 @@
 """Creates, finds, reads and expires read sessions.
 
-A session is a catalog row with a plan. It pins the files that it reads, so its table may be
-changed or dropped meanwhile. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
+A session is a catalog row with a plan. It pins the files that it reads, so its table can be
+changed or dropped in the meantime. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class ReadSessions:
     def _taken(
         self, session_id: str, table: StoredTable, request: CreateReadSession
     ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
-        """Pin the files to read; for an incremental read, write the files of changes first."""
+        """Pin the files to read. An incremental read of changes writes its files first."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
@@ -248,7 +248,7 @@ class ReadSessions:
         return ranges, tuple(range(len(ranges)))
 
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
-        """Yield each file with its number of kept rows, which row ranges then address."""
+        """Yield each file with the number of rows that the filter keeps."""
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:
@@ -258,7 +258,7 @@ class ReadSessions:
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return snapshot rows ``[start, stop)``, kept rows to skip, and a limit or ``None``."""
+        """Return the row range in the snapshot, kept rows to skip, and a limit or ``None``."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 raise faults.invalid(f"the session has no split {split.index}")
@@ -293,7 +293,7 @@ class ReadSessions:
             raise faults.no_such_session(session_id)
         try:
             return session_of_text(session_id, row["plan"], row["expires"], self._duck)
-        except (KeyError, ValueError):  # written by another version of the service
+        except (KeyError, ValueError):  # another version of the service wrote the session
             raise faults.expired(session_id) from None
 
 

@@ -82,7 +82,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's right in ``named['project']`` and, if set, to ``named['instance']``."""
+        """Check the key's right in the project, and that it owns the instance if one is named."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -144,7 +144,7 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Return the response to an unexpected error: a disk error, or a logged 500."""
+        """Return the response to an unexpected error: a disk error, or an internal error (500)."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
         if has_failed(error):
@@ -177,7 +177,7 @@ def _discard(body: Path) -> None:
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
-    """Call a handler; return its result and, for a stream, the first chunks."""
+    """Call a handler; return its result and, for a stream, its first chunks."""
     answer = work(asked)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
@@ -190,7 +190,7 @@ class _KeyedRoute(Route):
         self._keys = keys
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether path, method and parameters match this route."""
+        """Return whether the path, method and parameters match this route."""
         match, child = super().matches(scope)
         if match is Match.NONE or not self._keys:
             return match, child

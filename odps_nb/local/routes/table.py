@@ -51,7 +51,8 @@ class StreamAnswer:
 class At:
     """A route table row for a path; ``right`` is required in its project (``None``: no check).
 
-    One of the query parameters ``keys`` must be present. Upload bodies are saved to files.
+    If ``keys`` is not empty, one of these query parameters must be present. The body of an
+    ``upload`` is saved to a file.
     """
 
     paths: Sequence[str]

@@ -2,7 +2,7 @@
 
 See ``docs/protocol.md`` section 9.4.
 
-A download maps to a read session, an upload to a write session whose blocks are streams.
+A download is a read session. An upload is a write session in which each block is a stream.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
-    """Yield the tunnel's routes, which are under ``/projects`` without ``/api``."""
+    """Yield the routes of the tunnel. They begin with ``/projects``, without ``/api``."""
     return Surface(service, xml=False).routes(Tunnel(service).rows())
 
 
@@ -203,7 +203,7 @@ class Tunnel:
         instances, (project, instance_id) = self._service.instances, _instance(asked)
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
-            # on this code, the vendor's client reads the result as text instead
+            # for this code, the vendor's client falls back to reading the result as text
             raise faults.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )

@@ -4,8 +4,8 @@
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
 
-A record's CRC covers each column's number as int32 and its fixed-width value. The vendor's
-client writes the last CRC sign-extended; both forms are accepted.
+A record's CRC covers the number (int32) and the fixed-width value of each column. The vendor's
+client sign-extends the last CRC, so the decoder accepts both forms.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         return Decimal(text.decode("ascii")), text
     if odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
         return text.decode("utf-8"), text
-    return text, text  # a STRING may hold arbitrary bytes
+    return text, text  # a STRING may contain any bytes
 
 
 def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
@@ -342,12 +342,12 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
     """Return the values of a stored column as plain Python values."""
     target = plain_type(odps)
     plain = array if array.type.equals(target) else array.cast(target)
-    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING may hold any bytes
+    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING may contain any bytes
     return [_as_nanos(value, odps) for value in values] if _is_micro(array.type) else values
 
 
 def _is_micro(kind: pa.DataType) -> bool:
-    """Return whether the times in a column are microseconds, which have a wider range."""
+    """Return whether the times in a column are in microseconds (a wider range)."""
     if pa.types.is_nested(kind):
         return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"

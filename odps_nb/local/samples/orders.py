@@ -174,7 +174,7 @@ def _pick(words: tuple[str, ...] | list[str], index: _Ints, mask: Any = None) ->
 
 def _customers(rng: np.random.Generator, count: int) -> pa.Array:
     names = [f"{first} {last}" for first in _FIRST for last in _LAST]
-    # a few customers order often: squared uniform numbers favour the start of the list
+    # squared uniform numbers favour the start of the list, so a few customers order often
     index = (rng.random(count) ** 2 * len(names)).astype(np.int32)
     return _pick(names, index)
 
@@ -213,7 +213,7 @@ def _skus(rng: np.random.Generator, count: int) -> pa.Array:
 
 
 def _offsets(lengths: _Ints, present: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return the offsets of a list array; a null offset makes an absent row null."""
+    """Return the offsets of a list array; rows that are not ``present`` are null."""
     ends = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=ends[1:])
     return pa.array(ends, mask=np.append(~present, False))
@@ -270,7 +270,7 @@ def _with_probes(batch: pa.RecordBatch, first_id: int) -> pa.RecordBatch:
 
 
 _LAST_INSTANT = dt.datetime(9999, 12, 31, 23, 59, 59, 999000)
-# the times that the real service sends in nanoseconds: 1970-01-01 to 2038-01-19 03:14:07
+# the range that the real service sends in nanoseconds: 1970-01-01 to 2038-01-19 03:14:07
 _NANO_MIN, _NANO_MAX = 0, 2**31 * 10**9 - 1
 
 #: One dict per row of extreme values; columns not listed are null.

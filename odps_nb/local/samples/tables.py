@@ -1,7 +1,7 @@
-"""Installs the sample tables in a new folder; they are built once per user and then linked.
+"""Installs the sample tables in a new folder. They are built once per user and then linked.
 
-The built folder is kept in the user's cache under a fingerprint of the code that built it. A new
-service folder gets hard links to its immutable files and a copy of its catalog.
+The user's cache contains the built folder, named by a fingerprint of the code that built it. A new
+service folder receives hard links to its immutable files and a copy of its catalog.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def cache_folder() -> Path:
 
 
 def install_samples(folder: DataFolder) -> bool:
-    """Fill a locked folder with the samples if it has no catalog yet; return whether it was new."""
+    """Copy the samples into a locked folder without a catalog; return whether they were copied."""
     if folder.has_catalog:
         return False
     template = _template()
-    # a killed installation leaves samples without a catalog, so the folder still counts as new
+    # an interrupted installation leaves samples but no catalog: the folder is still new
     samples = {path.name for name in ("rows", "blobs") for path in (template / name).iterdir()}
     if folder.data_files() - samples:
         return False
@@ -137,7 +137,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # not needed if the samples are cached
+    from odps_nb.local.samples.every_sample import SAMPLES  # not needed for cached samples
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:

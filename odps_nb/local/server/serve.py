@@ -1,7 +1,7 @@
 """``odps-nb serve``: runs the embedded service as a process.
 
-With ``--json``, the first line of stdout is the endpoint and access key; all other output is
-written to stderr. It stops on SIGTERM or SIGINT, and optionally when the parent process exits.
+With ``--json``, the first line of stdout contains the endpoint and access key, and all other output
+is written to stderr. The process stops on SIGTERM or SIGINT, and optionally when its parent exits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     temporary: Path | None = None
     ended = threading.Event()
-    if options.root is None:  # choose the path first: a signal must not leave an unknown folder
+    if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
         _on_signal(_leave)  # a signal during startup must release what was opened so far
@@ -206,11 +206,11 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
                 server_header=False,
             )
         )
-        # uvicorn replaces this handler while it runs and re-raises the signal after it stops,
+        # uvicorn replaces this handler while it runs. After it stops, it raises the signal again,
         # before the service has been closed
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
-        gc.freeze()  # exclude imported objects, which are never freed, from GC
+        gc.freeze()  # the GC need not inspect imported objects, which are never freed
         done = threading.Event()
         threading.Thread(target=_tidy, args=(service, done), daemon=True).start()
         temporary = None if options.root else root

@@ -1,4 +1,4 @@
-"""Parses UPDATE, DELETE and MERGE, and converts each to a query of the rows that it changes.
+"""Parses UPDATE, DELETE and MERGE, and converts each to a query that returns the changed rows.
 
 In a primary-key table, the changed rows are upserted or deleted by key. In other
 transactional tables, all rows are rewritten in one version.
@@ -20,7 +20,7 @@ _ENDS = (",", "where", "when")
 
 
 def read_update(cursor: Cursor) -> ChangeRows:
-    """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
+    """Parse the text after UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
     name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
@@ -30,7 +30,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
 
 
 def read_delete(cursor: Cursor) -> ChangeRows:
-    """Parse what follows DELETE: ``FROM t [alias] [WHERE …]``."""
+    """Parse the text after DELETE: ``FROM t [alias] [WHERE …]``."""
     cursor.expect("from")
     name = cursor.dotted()
     alias = "" if cursor.at_end else _alias(cursor, "where")
@@ -38,7 +38,7 @@ def read_delete(cursor: Cursor) -> ChangeRows:
 
 
 def read_merge(cursor: Cursor) -> Merge:
-    """Parse what follows MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
+    """Parse the text after MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
     cursor.expect("into")
     name = cursor.dotted()
     alias = _alias(cursor, "using") or name[-1]
@@ -119,7 +119,7 @@ def _condition(cursor: Cursor) -> str:
 
 
 def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that an UPDATE or DELETE changes, with their new values."""
+    """Return an UPDATE or DELETE as an INSERT of the changed rows with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
     alias = quoted(change.alias or change.name[-1])
@@ -145,7 +145,7 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
 
 
 def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that a MERGE updates, deletes and inserts."""
+    """Return a MERGE as an INSERT of the rows that it updates, deletes and inserts."""
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
@@ -175,7 +175,7 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
 
 
 class _Query:
-    """A UNION ALL of changed rows, built part by part; each expression gets its own column."""
+    """A UNION ALL of changed rows, built part by part. Each expression has a separate column."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []
@@ -195,7 +195,7 @@ class _Query:
         return len(self.choices) - 1
 
     def end(self, number: str, source: str) -> None:
-        """End a part; ``number`` is the SQL of the choice number, ``source`` starts with FROM."""
+        """End a part. ``number`` is the SQL of the choice number; ``source`` starts with FROM."""
         self._parts.append((self._places, number, source))
         self._places = {}
 
@@ -222,7 +222,7 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # omits the deleted row
+        number = "NULL"  # a null omits the deleted row
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))

@@ -42,7 +42,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement; with ``far``, text is read as TIMESTAMP in microseconds."""
+    """The context of a statement. With ``far``, text is read as TIMESTAMP in microseconds."""
 
     project: str
     schema: str | None = None
@@ -202,7 +202,7 @@ class Definitions:
 
 
 def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
-    """Return the schema with a column's comment changed, or with the column made nullable."""
+    """Return the schema with a changed column comment, or with the column made nullable."""
     column = table.schema.find(change.column)
     if column is None:
         raise faults.invalid(

@@ -1,7 +1,7 @@
 """Submits, runs, lists and cancels SQL instances, and reads their results.
 
-Each instance runs in a thread, and its result is a row file. An instance that was running when the
-service stopped has failed, without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
+Each instance runs in a thread, and its result is a row file. An instance that is running when the
+service stops fails without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
 """
 
 from __future__ import annotations
@@ -114,15 +114,15 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Parse a statement and start it; syntax errors are raised immediately.
+        """Parse a statement and start it. Syntax errors are raised immediately.
 
-        If an earlier job of this key and project had the same ``guid``, its instance is returned
-        and nothing starts. With ``estimates``, only the cost is estimated, and the estimate becomes
-        the message. ``patience`` is the number of seconds to wait for the end.
+        If this key has already submitted a job with the same ``guid`` to this project, the instance
+        of that job is returned. With ``estimates``, the statement does not run: the message is an
+        estimate of its cost. ``patience`` is the number of seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
-            statement = parse_statement(query)  # may take seconds, so outside the lock
+            statement = parse_statement(query)  # not locked, because this may take seconds
             with self._lock:
                 instance_id = self._known(place, guid)  # another thread may have submitted it
                 if instance_id is None:
@@ -210,7 +210,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, newest first; ``None`` or an empty ``status`` disables a filter."""
+        """Return instances, newest first. ``None`` or an empty ``status`` disables a filter."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
@@ -229,7 +229,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance, or raise 400 (failed, no rows) or 409 (not ended)."""
+        """Return a successful instance; raise 400 if it failed or has no rows, 409 if it runs."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -250,7 +250,7 @@ class Instances:
         return download_id
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
-        """Return the instance of a download id, with a limited result for a limited download."""
+        """Return the instance of a download id. For a limited download, its result is limited."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
@@ -334,7 +334,7 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception as error:  # otherwise the instance would stay running for ever
+        except Exception as error:  # otherwise, the instance would never end
             status, message = FAILED, "ODPS-0010000: System internal error"
             if is_full(error):
                 message += f" - {DISK_FULL}"

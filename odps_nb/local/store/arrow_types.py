@@ -1,7 +1,7 @@
 """Maps MaxCompute types to Arrow types on disk and on the wire, and converts partition values.
 
-On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or us in files with years outside the ns
-range. Intervals are ``duration[ns]`` or ``int64`` months; a BLOB is its reference's base64 text.
+On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or in us for files with years outside the ns
+range. Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is the base64 text of a reference.
 A read session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
@@ -117,7 +117,7 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
 
 
 def check_listable(text: str, key: str) -> None:
-    """Raise 400 unless a value can be represented in XML, the format of partition lists."""
+    """Raise 400 unless XML, the format of partition lists, can represent a value."""
     if not text or not has_spelling(text):
         problem = "contains a character that XML cannot hold" if text else "is empty"
         raise faults.invalid(

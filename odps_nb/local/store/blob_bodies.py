@@ -50,7 +50,7 @@ class Piece:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Create a pack from a single upload's body, using an uncompressed file unchanged."""
+    """Create a pack from the body of a single upload. An uncompressed file is used unchanged."""
     with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
@@ -72,7 +72,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode a body into a work file, which is deleted on a `ProtocolError`."""
+    """Decode a body into a work file. A `ProtocolError` deletes the file."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -106,7 +106,7 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield a blob download's body; ``blobs`` are pairs of a pack's path and a blob in it."""
+    """Yield a blob download's body. ``blobs`` are pairs: the path of a pack, and a blob in it."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)

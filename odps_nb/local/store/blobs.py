@@ -1,8 +1,8 @@
 """Stores blobs in pack files and resolves references to them (``docs/protocol.md`` section 6).
 
-Each upload is stored as one pack file. A reference identifies a row of the catalog and contains a
-secret: ``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so raw
-references cannot be confused with base64 text.
+Each upload is stored as one pack file. A reference contains the id of a catalog row and a secret:
+``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so raw references
+cannot be confused with base64 text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOOKUP = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob(Piece):
-    """A stored blob; its ``secret`` is sent only as part of its reference."""
+    """A stored blob. Its ``secret`` is sent only as part of its reference."""
 
     blob_id: int
     secret: bytes = field(repr=False)
@@ -141,7 +141,7 @@ class BlobStore:
         return pa.array(texts, pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record the blobs that a row file references, to keep them as long as the file."""
+        """Record which blobs a row file references. They are kept as long as the file."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:

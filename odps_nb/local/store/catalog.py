@@ -1,4 +1,4 @@
-"""The catalog of projects, schemas, tables and partitions; names are case-insensitive."""
+"""The catalog of projects, schemas, tables and partitions. Table names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return the table; raise `NotFoundError` if it, its schema or its project is unknown."""
+        """Return a table, or raise `NotFoundError` if it, its schema or its project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
@@ -166,7 +166,7 @@ class Catalog:
         view: View,
         replaces: bool,
     ) -> None:
-        """Create a view; with ``replaces``, replace an existing view of that name."""
+        """Create a view. With ``replaces``, replace an existing view of that name."""
         with self._db.transaction():
             found = self.find_table(name)
             if replaces and found is not None and found.view is not None:
@@ -200,7 +200,7 @@ class Catalog:
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a table's schema, which may add trailing columns, and increment its version."""
+        """Set a table's schema, which may add trailing columns. Increments the schema version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
@@ -219,7 +219,7 @@ class Catalog:
         lifecycle: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Change a table's name, comment, lifecycle or properties; ``None`` keeps a value."""
+        """Change a table's name, comment, lifecycle or properties. ``None`` keeps a value."""
         if name is not None:
             _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)

@@ -61,7 +61,7 @@ class WriteSessions:
     def create(
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
     ) -> StoredWriteSession:
-        """Create a session on a table, or on the partitions under ``spec``."""
+        """Create a session on a table, or on the partitions that ``spec`` covers."""
         table = self._catalog.stored_table(name)
         spec = table.spec(spec)
         session_id = new_id()
@@ -101,7 +101,7 @@ class WriteSessions:
     ) -> None:
         """Make rows visible. Idempotent; raises for an aborted session.
 
-        ``chosen`` lists (stream id, version) pairs; the default is all closed streams. Rows of open
+        ``chosen`` lists (stream id, version) pairs. The default is all closed streams. Rows of open
         streams are silently dropped, as in the real service (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
@@ -146,7 +146,7 @@ class WriteSessions:
     def open_stream(
         self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
-        """Open a stream; a higher version replaces an earlier one, a lower one raises 409."""
+        """Open a stream. A higher version replaces an earlier one; a lower one raises 409."""
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
@@ -165,7 +165,7 @@ class WriteSessions:
             return self.streams.stream(session, stream_id, version)
 
     def renewed_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
-        """Return an exactly-once stream with a new access token; the old one becomes invalid."""
+        """Return an exactly-once stream with a new access token. The old token becomes invalid."""
         stream = self.streams.stream(session, stream_id, version)
         self.streams.set_token(session, stream, secrets.token_urlsafe(16))
         return self.streams.stream(session, stream_id, version)
@@ -196,7 +196,7 @@ class WriteSessions:
     ) -> Landed:
         """Add the rows of one upload to a stream.
 
-        In an exactly-once stream, rows already stored are ignored; a gap raises `ConflictError`.
+        An exactly-once stream ignores rows that are already stored. A gap raises `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:
@@ -226,7 +226,7 @@ class WriteSessions:
             stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
-                # this is a retry, or a concurrent upload of the same rows was faster
+                # the request is a retry, or a concurrent upload of the same rows was faster
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
                     return Landed(stream=stream, staging_id="", rows=0)

@@ -1,4 +1,4 @@
-"""Stores streams and parts of write sessions in the catalog; `sessions` enforces the rules."""
+"""Stores streams and parts of write sessions in the catalog. `sessions` enforces the rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredWriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream of a session; ``token`` is empty unless it is an exactly-once stream."""
+    """One stream of a session. ``token`` is empty unless it is an exactly-once stream."""
 
     stream_id: str
     version: int
@@ -49,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The result of an upload; ``staging_id`` is an opaque text for clients."""
+    """The result of an upload. ``staging_id`` is an opaque string for clients."""
 
     stream: Stream
     staging_id: str
@@ -57,13 +57,13 @@ class Landed:
 
 
 class Streams:
-    """Finds and changes streams and parts; each call is one transaction."""
+    """Finds and changes streams and parts. Each call is one transaction."""
 
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
 
     def closed(self, session: StoredWriteSession) -> list[Stream]:
-        """Return the highest closed version of each stream that has one, in stream order.
+        """Return the highest closed version of each stream, in stream order.
 
         Open versions are ignored even if they are higher (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
@@ -156,7 +156,7 @@ def _stream(row: sqlite3.Row) -> Stream:
 
 
 def staging_text(number: int) -> str:
-    """Return a flush number as an opaque text that sorts in the same order."""
+    """Return a flush number as an opaque string that sorts in the same order."""
     return f"staging-{number:012d}"
 
 
