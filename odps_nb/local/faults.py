@@ -92,7 +92,9 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
 
 def no_such_version(name: object, version: int) -> NotFoundError:
     """Return the error for a version whose added rows are no longer stored."""
-    message = f"version {version} of {name} is not kept any more: its rows were replaced since"
+    message = (
+        f"version {version} of {name} is no longer stored, because later versions replaced its rows"
+    )
     return no_such(message, code="NoSuchVersion")
 
 
@@ -120,7 +122,7 @@ def conflict(message: str, code: str) -> ConflictError:
 
 def not_appended(name: object, version: int) -> ConflictError:
     """Return the error for an incremental read of a version that did more than append rows."""
-    message = f"version {version} of {name} replaced rows instead of only adding some"
+    message = f"version {version} of {name} replaced rows instead of only appending some"
     return conflict(message, "VersionReplacedRows")
 
 
@@ -131,19 +133,19 @@ def invalid_state(message: str) -> ConflictError:
 
 def instance_over(instance_id: str) -> ConflictError:
     """Return the error for stopping an instance that has ended."""
-    message = f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set"
+    message = f"ODPS-0420095: the instance {instance_id} has ended, so its state cannot be set"
     return conflict(message, "InvalidStateSetting")
 
 
 def table_modified(name: object) -> ConflictError:
     """Return the error for a table that changed while a statement rewrote it."""
-    message = f"ODPS-0130071: {name} was changed while the statement ran"
+    message = f"ODPS-0130071: {name} was changed while the statement was running"
     return conflict(message, "TableModified")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
     """Return the error for an exactly-once write whose row offset is not the next one."""
-    message = f"the next row offset is {expected}, the request says {got}"
+    message = f"the row offset is {got}; it must be {expected}, the next one"
     return conflict(message, "RowOffsetConflict")
 
 

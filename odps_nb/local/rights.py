@@ -50,8 +50,8 @@ class Rights:
         """Raise 403 ``NoPermission`` unless the key has the right."""
         if not self.allows(access_id, project, right):
             raise faults.forbidden(
-                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key lacks "
-                f"the {right.name.lower()} right in the project {project!r}"
+                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key has "
+                f"no {right.name.lower()} permission in the project {project!r}"
             )
 
 
@@ -60,7 +60,7 @@ def _right(name: Any) -> Right:
         return Right[str(name).upper()]
     except KeyError:
         raise ConfigError(
-            f"{name!r} is not a right",
+            f"{name!r} is not an access right",
             option="credentials",
-            hint='write "query", "read" or "write"',
+            hint='use "query", "read" or "write"',
         ) from None

@@ -115,25 +115,27 @@ class ReadRules:
         if mode not in taken:
             modes = " or ".join(one.value for one in taken)
             raise faults.invalid(
-                f"{name} is a transactional table: it needs SplitMode {modes}, not {mode.value}"
+                f"{name} is a transactional table: it requires SplitMode {modes}, not {mode.value}"
             )
         if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
             raise faults.invalid(f"{name} has no buckets because it is not clustered")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
             raise faults.invalid(
-                f"SplitNumber {request.split_number} is too small: with SplitMode Size it must be"
-                f" at least {self.min_split_bytes} bytes"
+                f"SplitNumber is {request.split_number}; with SplitMode Size, it must be at least"
+                f" {self.min_split_bytes} bytes"
             )
 
 
 def check_batch(request: ReadRows) -> None:
     """Raise 400 if a batch size is outside the limits of the service."""
     if request.max_batch_rows > MAX_BATCH_ROWS:
-        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} exceeds {MAX_BATCH_ROWS}")
+        raise faults.invalid(
+            f"MaxBatchRows is {request.max_batch_rows}; the maximum is {MAX_BATCH_ROWS}"
+        )
     size = request.max_batch_raw_size
     if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
         raise faults.invalid(
-            f"MaxBatchRawSize {size} is neither 0 nor {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
+            f"MaxBatchRawSize is {size}; it must be 0, or {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
         )
 
 

@@ -48,7 +48,9 @@ class Predicate:
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
         """Parse a predicate, or raise 400 unless it is a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
-            raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
+            raise _refused(
+                f"the filter predicate has {len(text)} characters; the maximum is {MAX_LENGTH}"
+            )
         parsed = _parse(text)
         compare_chars(parsed, {c.name.casefold(): {c.type.code} for c in schema})
         conjuncts = tuple(
@@ -105,7 +107,7 @@ class Predicate:
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
             if not pa.types.is_boolean(evaluator.values(nulls, 2).type):
-                raise _refused("the filter predicate is not a boolean expression")
+                raise _refused("the filter predicate must be a boolean expression")
 
 
 class Evaluator:
@@ -137,7 +139,7 @@ class Evaluator:
             with suppress(duckdb.FatalException):  # a later call raises this error again
                 self._connection.unregister("batch")
         if len(found) != rows:
-            raise _refused("the filter predicate does not return one value per row")
+            raise _refused("the filter predicate must return one value per row")
         return found
 
 
@@ -164,11 +166,11 @@ def _parse(text: str) -> Any:
     except RecursionError:
         raise _refused("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
-        raise _refused("the filter predicate is not one boolean expression")
+        raise _refused("the filter predicate must be one boolean expression")
     found = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
-        raise _refused("a filter predicate cannot have subqueries, tables or parameters")
+        raise _refused("a filter predicate cannot contain subqueries, tables or parameters")
     # the values of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
@@ -211,7 +213,7 @@ def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
         column = schema.find(parts[0].name)
         if column is None:
             raise _refused(
-                f"the table has no column {parts[0].name!r}, used by the filter predicate",
+                f"the filter predicate uses {parts[0].name!r}, which is not a column of the table",
                 text[: parts[0].meta.get("start", 0)],
             )
         parts[0].set("this", column.name)

@@ -120,7 +120,7 @@ def batches_of(
 def _kept_blocks(
     folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[tuple[int, int]]:
-    """Yield the ranges within ``[low, high)`` whose blocks have a row that the filter keeps.
+    """Yield the ranges within ``[low, high)`` whose blocks contain a row that the filter keeps.
 
     Blocks start at multiples of the block size in the file, even if a split starts inside one,
     so that the rows returned do not depend on the splits. Adjacent blocks within one mask are

@@ -265,11 +265,13 @@ class ReadSessions:
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
         if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
-            raise faults.invalid("a session with a filter needs SplitMode RowOffset for row ranges")
+            raise faults.invalid(
+                "row ranges of a session with a filter require SplitMode RowOffset"
+            )
         total = session.rows if session.record_count is None else session.record_count
         if split.offset > total:
             raise faults.invalid(
-                f"Offset {split.offset} is beyond the {total} rows of the session",
+                f"Offset is {split.offset}, but the session has {total} rows",
                 code="InvalidRowRange",
             )
         if not session.counts_kept:

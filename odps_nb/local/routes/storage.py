@@ -44,7 +44,9 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
     async def answer(request: Request, asked: Asked) -> Response:
         if asked.path["version"] not in _VERSIONS:
-            raise faults.no_such(f"unknown Storage API version {asked.path['version']!r}")
+            raise faults.no_such(
+                f"there is no Storage API version {asked.path['version']!r}; use v2 or v3"
+            )
         upload = asked.wire.action in _UPLOADS
         if not upload:
             wire = replace(asked.wire, body=await edge.body_bytes(request))
@@ -242,9 +244,7 @@ class StorageActions:
     def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
-            raise faults.invalid(
-                f"the column id {request.column_id} is not a BLOB column of the table"
-            )
+            raise faults.invalid(f"the table has no BLOB column with the id {request.column_id}")
         blob = self._service.blobs.store_one(
             asked.upload, request.compression, session.table.name.project
         )

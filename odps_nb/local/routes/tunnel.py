@@ -171,7 +171,7 @@ class Tunnel:
     def _block(self, asked: Asked) -> dict[str, Any]:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
-            raise faults.invalid("blockid must be a number")
+            raise faults.invalid(f"blockid is {block!r}; it must be a number")
         newest = self._writes.streams.newest(session, block)
         version = 1 if newest is None else newest.version + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
@@ -252,7 +252,7 @@ def _stream(
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
     match = _RANGE.fullmatch(params.get("rowrange", ""))
     if match is None:
-        raise faults.invalid("rowrange must be (start,count)", code="InvalidRowRange")
+        raise faults.invalid("rowrange must have the form (start,count)", code="InvalidRowRange")
     return int(match[1]), int(match[2])
 
 

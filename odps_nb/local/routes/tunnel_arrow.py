@@ -55,10 +55,10 @@ def _checked(view: memoryview) -> Iterator[bytes]:
 def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream, or raise 400 if it is damaged or truncated."""
     if len(data) < 8:
-        raise faults.malformed("the Arrow stream of the tunnel is empty")
+        raise faults.malformed("the Arrow stream is empty")
     (size,) = _U32.unpack(data[:4])
     if not 0 < size <= MAX_CHUNK:
-        raise faults.malformed(f"the Arrow stream has chunks of {size} bytes")
+        raise faults.malformed(f"the chunk size is {size} bytes; it must be 1 to {MAX_CHUNK}")
     payload, at, total = bytearray(schema.serialize()), 4, 0
     while len(data) - at >= size + 4:
         chunk = bytes(data[at : at + size])  # a copy, so that no traceback refers to ``data``

@@ -185,7 +185,10 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
     except (IndexError, struct.error):
         raise faults.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
-        raise faults.malformed(f"the row stream announces {told} rows, has {count}, or is damaged")
+        raise faults.malformed(
+            f"the row stream is damaged: it contains {count} rows and declares {told}, or its"
+            " checksum does not match"
+        )
     if rows:
         yield _batch(rows, columns, schema)
 
@@ -203,7 +206,9 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
                 raise faults.malformed("the checksum of a record does not match")
             return number, row, crc
         if not 1 <= number <= len(columns):
-            raise faults.malformed(f"the row stream names column {number} of {len(columns)}")
+            raise faults.malformed(
+                f"the row stream has column {number}, the table has only {len(columns)}"
+            )
         column = columns[number - 1]
         try:
             row[number - 1], checked = _decode(reader, column.type)
@@ -244,7 +249,7 @@ def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
     if isinstance(odps, VectorType):
         length = reader.length()
         if length != odps.length:
-            raise ValueError(f"a vector has {length} elements, not {odps.length}")
+            raise ValueError(f"a vector has {length} elements; expected {odps.length}")
         return _unzip(_decode(reader, odps.element) for _ in range(length))
     if isinstance(odps, MapType):
         keys, first = _decode_list(reader, odps.key)
@@ -291,7 +296,7 @@ class _Reader:
                 return number & 0xFFFFFFFFFFFFFFFF
             shift += 7
             if shift > 63:
-                raise faults.malformed("a number of the row stream is too long")
+                raise faults.malformed("a number in the row stream exceeds 64 bits")
 
     def zigzag(self) -> int:
         number = self.varint()
@@ -300,7 +305,9 @@ class _Reader:
     def length(self) -> int:
         number = self.varint()
         if number > MAX_TEXT:
-            raise faults.malformed(f"a length of {number} in the row stream is too large")
+            raise faults.malformed(
+                f"a length in the row stream is {number}; the maximum is {MAX_TEXT}"
+            )
         return number
 
     def take(self, count: int) -> bytes:
@@ -314,7 +321,7 @@ class _Reader:
     def expect(self, number: int) -> None:
         found = self.varint() >> 3
         if found != number:
-            raise faults.malformed(f"the row stream has tag {found} instead of {number}")
+            raise faults.malformed(f"the row stream has the tag {found}; expected {number}")
 
 
 _INTEGERS = {

@@ -37,7 +37,7 @@ TYPES_ALL = TableSchema(
 MEDIA = TableSchema(
     columns=parse_columns(
         "id bigint, name string comment 'file name',"
-        " declared string comment 'what the uploader says it is; not always true',"
+        " declared string comment 'media type declared by the uploader; not always true',"
         " content blob comment 'the file'"
     )
 )

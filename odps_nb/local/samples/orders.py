@@ -32,28 +32,28 @@ ROWS_PER_DAY = {
 }
 
 _COLUMNS = """
-id bigint comment 'counts on over the days',
-customer string comment 'who ordered',
-amount decimal(18,2) comment 'to pay, in currency',
+id bigint comment 'increases from day to day',
+customer string comment 'name of the customer',
+amount decimal(18,2) comment 'amount due, in the currency of the row',
 quantity int comment 'pieces',
 status string comment 'new, paid, shipped, returned, cancelled (or probe)',
-note string comment 'what the customer wrote, in any script; mostly nothing',
+note string comment 'note by the customer, in any script; usually null',
 created datetime comment 'an instant',
-shipped timestamp comment 'an instant; null: not yet',
-local_time timestamp_ntz comment 'clock of the shop',
-due date comment 'payment is due',
+shipped timestamp comment 'an instant; null if not yet shipped',
+local_time timestamp_ntz comment 'time on the clock of the shop',
+due date comment 'date when payment is due',
 priority tinyint comment '0 … 9',
 shop smallint comment 'number of the shop',
-discount float comment 'share of the price',
+discount float comment 'fraction of the price',
 weight double comment 'kg',
-gift boolean comment 'wrap it',
+gift boolean comment 'whether to gift-wrap it',
 digest binary comment 'six bytes of a checksum',
 currency char(3) comment 'ISO 4217',
-sku varchar(12) comment 'article',
-tags array<string> comment 'free words',
+sku varchar(12) comment 'article number',
+tags array<string> comment 'any words',
 attrs map<string,string> comment 'options of the article',
 address struct<city:string,zip:string,lat:double,lon:double>
-    comment 'where to; null: collected in the shop'
+    comment 'shipping address; null if collected in the shop'
 """
 SCHEMA = TableSchema(
     columns=parse_columns(_COLUMNS),

@@ -151,7 +151,7 @@ def start(
         raise ConfigError(
             f"the embedded service did not start: {' '.join(errors) or 'it exited silently'}",
             option="root",
-            hint="run 'odps-nb serve --verbose' for details",
+            hint="run 'odps-nb serve --verbose' to see details",
         )
     facts = json.loads(line)
     return LocalService(
@@ -182,8 +182,8 @@ def read_keys(root: str) -> dict[str, str]:
         raise ConfigError(
             "the embedded service of this connection cannot be reached from this process",
             option="access_key",
-            hint="keep it running and use processes of the same user on the same machine; for "
-            "others, run odps-nb serve and pass the keys that it prints",
+            hint="keep the service running, and use it only as the same user on the same machine; "
+            "otherwise, run odps-nb serve and pass its keys",
         ) from None
     return hidden((("access_id", access_id), ("access_key", access_key)))
 

@@ -170,7 +170,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Stall for ``seconds``, but stop when the client disconnects. (A stall occupies memory.)"""
+        """Stall for ``seconds``, or until the client disconnects, because a stall uses memory."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds

@@ -51,7 +51,7 @@ def read_merge(cursor: Cursor) -> Merge:
         source = ".".join(map(quoted, parts))
         source_alias = _alias(cursor, "on") or parts[-1]
     if not source_alias:
-        raise cursor.error("expected a name for the query of USING: USING (…) AS s")
+        raise cursor.error("expected an alias for the query in USING, such as USING (…) AS s")
     cursor.expect("on")
     condition = cursor.until("when")
     branches = []
@@ -245,7 +245,7 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
             raise faults.invalid(
-                f"ODPS-0130071: INSERT of MERGE has {len(branch.values)} values, the table "
+                f"ODPS-0130071: the INSERT of MERGE has {len(branch.values)} values, but the table "
                 f"{table.name.table} requires {len(columns)}"
             )
         return [f"({value})" for _, value in branch.values]
@@ -258,7 +258,7 @@ def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
-            raise faults.invalid(f"ODPS-0130071: {name!r} is part of the key and cannot be updated")
+            raise faults.invalid(f"ODPS-0130071: {name!r} is a key column and cannot be updated")
     return _named(table, given)
 
 

@@ -88,7 +88,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
     if arrow in _RESULT:
         return PrimitiveType(_RESULT[arrow])
-    raise faults.invalid(f"a result column has a type that MaxCompute lacks: {arrow}")
+    raise faults.invalid(f"a result column has the type {arrow}, which MaxCompute does not support")
 
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
@@ -160,11 +160,10 @@ class StoredRows:
         return ds.FileSystemDataset(fragments, schema, parquet, here)
 
 
-_WIDE = "SQL of the embedded service supports DECIMAL up to 38 digits; read the table instead"
+_WIDE = "SQL of the embedded service supports DECIMAL only up to 38 digits; read the table instead"
 _MIXED = (
-    "a column has TIMESTAMPs outside the range of nanoseconds and others with digits below a"
-    " microsecond, which SQL of the embedded service cannot read; read the table with"
-    " timestamp_unit=us"
+    "SQL of the embedded service cannot read a column with TIMESTAMPs outside the range of"
+    " nanoseconds and others with digits below a microsecond; read the table with timestamp_unit=us"
 )
 
 

@@ -98,7 +98,7 @@ class Instances:
         self._db.run(
             "UPDATE instances SET status = ?, message = ?, ended = ? WHERE status = ?",
             FAILED,
-            "ODPS-0010000: System internal error - the service stopped during the job",
+            "ODPS-0010000: System internal error - the service stopped while the job was running",
             clock(),
             RUNNING,
         )
@@ -263,7 +263,8 @@ class Instances:
         """Return the schema and rows ``[offset, offset + count)`` of a result."""
         if offset > instance.rows:
             raise faults.invalid(
-                f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
+                f"Offset is {offset}, but the result has {instance.rows} rows",
+                code="InvalidRowRange",
             )
         stored = instance.schema.columns
         chosen = tuple(find_column(instance.schema, name) for name in columns) or stored
@@ -397,8 +398,8 @@ def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
         raise faults.invalid(
-            "a TIMESTAMP of the result is outside the range of nanoseconds and another one has "
-            f"digits below a microsecond, so no unit fits both: cast them to DATETIME: {error}"
+            "the result has TIMESTAMPs outside the range of nanoseconds and others with digits "
+            f"below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
         ) from None
 
 

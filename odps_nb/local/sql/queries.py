@@ -198,7 +198,7 @@ class QueryRun:
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
-            raise faults.internal(f"a query process sent an {error}") from None
+            raise faults.internal(f"the response of a query process is invalid: {error}") from None
         if (failed := found.get("failed")) is not None:
             # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")
@@ -213,10 +213,10 @@ class QueryRun:
             return CancelledError("the query was cancelled")
         if self._ended_for:
             seconds = self._limits.seconds
-            return faults.invalid(f"{_FAILED} the query ran longer than {seconds:g} seconds")
+            return faults.invalid(f"{_FAILED} the query exceeded its limit of {seconds:g} seconds")
         if status == OUT_OF_MEMORY:
             memory = self._limits.memory
-            return faults.invalid(f"{_FAILED} the query needs more than {memory} MiB of memory")
+            return faults.invalid(f"{_FAILED} the query exceeded its memory limit of {memory} MiB")
         return faults.invalid(f"{_FAILED} the process of the query ended with status {status}")
 
 

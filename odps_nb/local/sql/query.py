@@ -197,7 +197,7 @@ def _check_signs(query: Any, text: str) -> None:
                     f"{token.text!r} is not expected here",
                     at=(token.line, token.col),
                     advice="write the value or name itself, or bind it with params=; "
-                    "a STRUCT is written named_struct('a', 1)",
+                    "write a STRUCT as named_struct('a', 1)",
                 )
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:

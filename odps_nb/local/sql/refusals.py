@@ -78,7 +78,7 @@ def refusal(said: str, names: QueryNames) -> Exception:
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
     if kind == "Out of Memory Error":  # DuckDB's message suggests settings of DuckDB
-        return faults.invalid("ODPS-0121095: the query needs more memory than its limit")
+        return faults.invalid("ODPS-0121095: the query exceeded its memory limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
 
@@ -200,7 +200,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (rf"Referenced table {_QUOTED} not found", _no_table),
     (
         rf"Ambiguous reference to column name {_QUOTED}",
-        _says("the column {0} is in several tables", "qualify it with a table, such as a.{0}"),
+        _says("the column {0} exists in several tables", "qualify it with a table, such as a.{0}"),
     ),
     (r"Function with name (\w+) does not exist", _no_function),
     (r"Macro (\w+)\(\) does not support", _arguments),
@@ -221,7 +221,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"STRUCT to STRUCT cast must have",
         _says(
-            "a STRUCT has different members than the type that it is cast to",
+            "a STRUCT and the type that it is cast to have different members",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
@@ -232,21 +232,21 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"duplicate key",
         _fails(
-            "SQL of the embedded service does not support a MAP that has a key twice",
+            "SQL of the embedded service does not support a MAP with duplicate keys",
             "read such columns with table.read(), which supports these maps",
         ),
     ),
     (
         r"unicode|UTF-?8",
         _fails(
-            "this function of the embedded service does not support text that is not UTF-8, "
-            "unlike reads, comparisons and groups",
+            "this function of the embedded service does not support text that is not UTF-8; reads, "
+            "comparisons and groups do",
             "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),
     (
         r"Division by zero",
-        _fails("a number is divided by zero", "write nullif(divisor, 0), or filter such rows"),
+        _fails("division by zero", "write nullif(divisor, 0), or filter such rows"),
     ),
     (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),

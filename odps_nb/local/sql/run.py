@@ -289,7 +289,7 @@ class SqlRunner:
             if len(columns) != len(statement.columns):
                 raise faults.invalid(
                     f"ODPS-0130071: the query returns {len(columns)} columns, "
-                    f"the view lists {len(statement.columns)}"
+                    f"but the view lists {len(statement.columns)}"
                 )
             columns = tuple(
                 replace(column, name=given, comment=comment)
@@ -326,7 +326,7 @@ def _converted(
     if len(found.columns) != len(fed) + len(number):
         raise faults.invalid(
             f"ODPS-0130071: the query returns {len(found.columns)} columns, "
-            f"the table requires {len(fed)}"
+            f"but the table requires {len(fed)}"
         )
     count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
     names = [f"c{i}" for i in range(len(fed))]

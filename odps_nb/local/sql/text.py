@@ -52,7 +52,7 @@ def parse_statement(source: str) -> Statement:
         raise faults.parse_failed("there is no statement")
     if len(found) > 1:
         raise found[1].error(
-            "the text has more than one statement; none of them was run",
+            "the text contains more than one statement; none of them was run",
             advice="run each statement with a separate call, in order",
         )
     return _statement(found[0])
@@ -233,7 +233,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
+        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the column list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 

@@ -153,7 +153,7 @@ class SessionClock:
 
 
 def is_read(constant: Any) -> bool:
-    """Return whether a text is a time that `constants_in_utc` can read, or is infinite."""
+    """Return whether a string is infinite, or a time that `constants_in_utc` can read."""
     return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
 
 

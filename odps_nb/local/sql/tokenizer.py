@@ -59,7 +59,9 @@ def _tokens(source: str) -> list[Any]:
     from sqlglot.errors import TokenError
 
     if len(source) > MAX_SQL:
-        raise faults.parse_failed(f"the text is longer than {MAX_SQL} characters")
+        raise faults.parse_failed(
+            f"the text has {len(source)} characters; the maximum is {MAX_SQL}"
+        )
     try:
         found: list[Any] = _tokenizer()().tokenize(source)
     except TokenError:
@@ -68,7 +70,7 @@ def _tokens(source: str) -> list[Any]:
 
 
 def statements(source: str) -> list[Cursor]:
-    """Split a text at its semicolons, dropping comments and empty statements."""
+    """Split text at its semicolons, and drop comments and empty statements."""
     found: list[Cursor] = []
     group: list[Any] = []
     for token in _tokens(source):

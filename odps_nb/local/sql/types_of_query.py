@@ -229,7 +229,7 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return text if the values include both text and instants, otherwise the instant's type."""
+    """Return the text type if the values are text and instants, otherwise the instants' type."""
     kinds = [one.type for one in choices(node) if one.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]

@@ -1,6 +1,6 @@
 """A process that runs queries for the service and may be killed at any time.
 
-DuckDB functions that build long texts cannot be interrupted, and DuckDB does not count their
+DuckDB functions that build long strings cannot be interrupted, and DuckDB does not count their
 memory. A query that exceeds its memory or time limit therefore ends only this process.
 
 The parent process writes requests to stdin ({"do": …} and pickled arguments) and reads responses
@@ -136,7 +136,7 @@ def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview 
 
 
 def _watch(limit: int) -> None:
-    """Exit the process if it exceeds its memory limit. (DuckDB's limit ignores long texts.)"""
+    """Exit the process if it exceeds its memory limit. (DuckDB's limit ignores long strings.)"""
     pause = threading.Event()
     while not pause.wait(LOOK_EVERY):
         if _memory() > limit:

@@ -119,7 +119,7 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
 def check_listable(text: str, key: str) -> None:
     """Raise 400 unless XML, the format of partition lists, can represent a value."""
     if not text or not has_spelling(text):
-        problem = "contains a character that XML cannot hold" if text else "is empty"
+        problem = "contains a character that XML cannot represent" if text else "is empty"
         raise faults.invalid(
             f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
         )

@@ -1,8 +1,8 @@
 """Stores blobs in pack files and resolves references to them (``docs/protocol.md`` section 6).
 
 Each upload is stored as one pack file. A reference contains the id of a catalog row and a secret:
-``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so raw references
-cannot be confused with base64 text.
+``ff · id (8 bytes) · secret (8 bytes)``. No base64 text starts with the byte ``ff``, so raw
+references cannot be confused with it.
 """
 
 from __future__ import annotations

@@ -69,14 +69,19 @@ class Catalog:
             if name in self.schemas(project):
                 if if_not_exists:
                     return
-                raise faults.invalid(f"the schema {name!r} exists", code="ObjectAlreadyExists")
+                raise faults.invalid(
+                    f"the schema {name!r} already exists", code="ObjectAlreadyExists"
+                )
             db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
 
     def drop_schema(self, project: str, name: str) -> None:
         """Drop an empty schema."""
         with self._db.transaction() as db:
             if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
-                raise faults.no_such(f"the schema {name!r} cannot be dropped", code="NoSuchSchema")
+                raise faults.no_such(
+                    f"the schema {name!r} does not exist or is the default schema",
+                    code="NoSuchSchema",
+                )
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
@@ -236,7 +241,9 @@ class Catalog:
                 table.table_id,
             )
         except sqlite3.IntegrityError:
-            raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
+            raise faults.invalid(
+                f"the table {named} already exists", code="ObjectAlreadyExists"
+            ) from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
         """Set the last-change time of partitions, or of the table if there are none, to now."""
@@ -303,7 +310,7 @@ class Catalog:
             self._db.run(change, text, self._clock(), partition.partition_id)
         except sqlite3.IntegrityError:
             raise faults.invalid(
-                f"the partition {spec} of {table.name} exists", code="ObjectAlreadyExists"
+                f"the partition {spec} of {table.name} already exists", code="ObjectAlreadyExists"
             ) from None
 
     def forget_partition(self, partition: Partition) -> None:

@@ -195,7 +195,7 @@ class Database:
         if found == SCHEMA_VERSION:
             if missing := _expected_columns() - _columns(self._connection):
                 table, column = min(missing)
-                raise _damaged(self._path, f"it lacks {table}.{column}")
+                raise _damaged(self._path, f"it has no column {table}.{column}")
             return
         if found:
             raise ConfigError(

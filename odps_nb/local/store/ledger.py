@@ -54,7 +54,7 @@ class Ledger:
             raise _refused(
                 self._folder,
                 strangers,
-                "unknown to catalog.sqlite: it is older than the data, or its -wal file is missing",
+                "unknown to catalog.sqlite (which is older than the data, or lacks its -wal file)",
                 "restore the catalog that belongs to them, or move them out of the folder",
             )
         self._folder.set_aside(there - known)

@@ -127,9 +127,9 @@ def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
         raise faults.invalid(
-            "some TIMESTAMPs are outside the range of nanoseconds and others have digits below a"
-            " microsecond; in the embedded service, a table with a primary key or one written by"
-            " SQL cannot contain both"
+            "the rows have TIMESTAMPs outside the range of nanoseconds and others with digits below"
+            " a microsecond; in the embedded service, a table cannot contain both if it has a"
+            " primary key or is written by SQL"
         )
     return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 

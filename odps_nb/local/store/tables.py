@@ -124,7 +124,8 @@ class StoredTable:
         if whole and len(given) < len(known):
             missing = next(key for key in self.partition_keys if key not in given)
             raise faults.invalid(
-                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
+                f"the partition spec {str(items)!r} has no value for {missing!r}",
+                code="InvalidPartitionSpec",
             )
         return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
 
@@ -164,7 +165,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
         arrow_type(column.type)
         inner = types_in(column.type)  # keys must be comparable, but blobs are not
         if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
-            raise faults.invalid(f"the column {column.name!r} has a MAP whose key has a BLOB")
+            raise faults.invalid(f"the column {column.name!r} has a MAP whose key contains a BLOB")
         if not is_column_name(column.name):
             raise faults.invalid(f"{column.name!r} is not a valid column name")
     if problem := definition_problem(schema, comment):

@@ -53,7 +53,7 @@ def match_columns(
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
         if by_name.setdefault(name.casefold(), index) != index:
-            raise faults.invalid(f"the rows have the column {name!r} twice")
+            raise faults.invalid(f"the rows contain the column {name!r} twice")
     found = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in found if index is not None}
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
@@ -179,9 +179,9 @@ def _fit_vector(
     lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
     lengths = pc.list_value_length(lists)
     if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
-        raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
+        raise faults.invalid(f"a vector in {path!r} does not have {odps.length} elements")
     if lists.flatten().null_count:
-        raise faults.invalid(f"a vector of {path!r} has a null element")
+        raise faults.invalid(f"a vector in {path!r} has a null element")
     return lists
 
 
