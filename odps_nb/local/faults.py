@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
 
 from odps_nb.errors import (
     AccessDeniedError,
@@ -19,12 +18,7 @@ from odps_nb.errors import (
 )
 from odps_nb.wire.calls.errors import with_advice
 
-DISK_FULL = "the disk of the service is full; nothing that was committed is lost"
-DISK_FAILED = (
-    "the disk of the service cannot be read or written (input/output error); nothing that was"
-    " committed is lost"
-)
-_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
@@ -154,39 +148,24 @@ def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
     return AccessDeniedError(message, status=403, code=code)
 
 
-def disk_full() -> ServerFaultError:
-    """Return the error for a full disk of the service."""
-    return ServerFaultError(DISK_FULL, status=507, code="InsufficientStorage")
-
-
-def disk_failed() -> ServerFaultError:
-    """Return the error for a disk of the service that cannot be read or written."""
-    return ServerFaultError(DISK_FAILED, status=500, code="StorageFailure")
-
-
 def internal(message: str) -> ServerFaultError:
     """Return the error for a defect in the service."""
     return ServerFaultError(message, status=500, code="InternalServerError")
 
 
-def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, reports a full disk."""
-    return any(_is(one, _ERRNOS, "No space left on device", "disk is full") for one in _all(error))
-
-
-def has_failed(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, reports a disk input/output error."""
-    texts = ("Input/output error", "disk I/O error")
-    return any(_is(one, (errno.EIO,), *texts) for one in _all(error))
-
-
-def _is(error: BaseException, numbers: tuple[int, ...], system: str, sqlite: str) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in numbers or system in str(error)
-    return isinstance(error, sqlite3.OperationalError) and sqlite in str(error)
-
-
-def _all(error: BaseException | None) -> Iterator[BaseException]:
+def of_disk(error: BaseException | None) -> ServerFaultError | None:
+    """Return the error for a full or failed disk that an error, its cause or context reports."""
     while error is not None:
-        yield error
+        if isinstance(error, (OSError, sqlite3.OperationalError)):
+            number, text = getattr(error, "errno", None), str(error)
+            if number in _FULL or "No space left on device" in text or "disk is full" in text:
+                message = "the disk of the service is full; nothing that was committed is lost"
+                return ServerFaultError(message, status=507, code="InsufficientStorage")
+            if number == errno.EIO or "Input/output error" in text or "disk I/O error" in text:
+                message = (
+                    "the disk of the service cannot be read or written (input/output error);"
+                    " nothing that was committed is lost"
+                )
+                return ServerFaultError(message, status=500, code="StorageFailure")
         error = error.__cause__ or error.__context__
+    return None

@@ -17,7 +17,6 @@ from starlette.types import Scope
 
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
-from odps_nb.local.faults import has_failed, is_full
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.body_writer import Some, take_some
@@ -72,9 +71,10 @@ class Surface:
                 log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
                 response = self._refusal(error, request_id)
             except Exception as error:  # the client always gets an error document
-                if not is_full(error):
+                fault = faults.of_disk(error) or faults.internal("internal error")
+                if fault.status == 500:
                     log.exception("%s %s %s", request_id, request.method, request.url.path)
-                response = self._failure(error, request_id)
+                response = self._refusal(fault, request_id)
             await edge.drain(request)
             response.headers[REQUEST_ID] = request_id
             return response
@@ -142,16 +142,6 @@ class Surface:
             return await self._answered(request, asked, row.answer, upload=row.upload)
 
         return handle
-
-    def _failure(self, error: Exception, request_id: str) -> Response:
-        """Return the response to an unexpected error: a disk error, or an internal error (500)."""
-        if is_full(error):
-            return self._refusal(faults.disk_full(), request_id)
-        if has_failed(error):
-            return self._refusal(faults.disk_failed(), request_id)
-        return error_document(
-            500, "InternalServerError", "internal error", request_id, xml=self._xml
-        )
 
     def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
         code = getattr(error, "code", None) or "InvalidArgument"

@@ -7,11 +7,9 @@ A download is a read session. An upload is a write session in which each block i
 
 from __future__ import annotations
 
-import mmap
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from starlette.routing import Route
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
+from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.surface import Surface
@@ -187,15 +186,9 @@ class Tunnel:
         fixed = {key for key, _ in spec}
         dynamic = [c for c in table.schema.partition_columns if c.name not in fixed]
         columns = [*table.schema.columns, *dynamic]
-        with closing(_opened(asked.upload, coding, self._service)) as data:
-            view = memoryview(data)
-            try:
-                if "arrow" in asked.params:
-                    yield from stored_batches(columns, view)
-                else:
-                    yield from decode_rows(columns, view)
-            finally:
-                view.release()
+        data = _opened(asked.upload, coding, self._service)
+        decode = stored_batches if "arrow" in asked.params else decode_rows
+        yield from decode(columns, data)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -261,11 +254,8 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
-    for name in names:
-        if schema.find(name) is None:
-            raise faults.invalid(f"there is no column {name!r}")
-    wanted = {name.casefold() for name in names}
-    return tuple(c for c in schema.columns if c.name.casefold() in wanted)
+    wanted = [find_column(schema, name) for name in names]
+    return tuple(column for column in schema.columns if column in wanted)
 
 
 def _download_json(
@@ -299,8 +289,8 @@ def _schema_json(schema: TableSchema) -> dict[str, Any]:
     }
 
 
-def _opened(body: Path, coding: str | None, service: Service) -> Any:
-    """Return the decoded body as a buffer that can be closed."""
+def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
+    """Return the decoded body, mapped into memory."""
     path = body
     if coding is not None and coding != "identity":
         path = service.folder.work_file(".decoded")
@@ -313,13 +303,12 @@ def _opened(body: Path, coding: str | None, service: Service) -> Any:
         except (ProtocolError, zlib.error) as error:
             path.unlink(missing_ok=True)
             raise faults.malformed(f"the body cannot be decoded: {error}") from None
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            raise faults.malformed("the body is empty")
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if not path.stat().st_size:
+        raise faults.malformed("the body is empty")
+    data = pa.memory_map(str(path)).read_buffer()
     if path is not body:
         path.unlink()
-    return data
+    return memoryview(data)
 
 
 def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:

@@ -61,14 +61,14 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
         raise faults.malformed(f"the chunk size is {size} bytes; it must be 1 to {MAX_CHUNK}")
     payload, at, total = bytearray(schema.serialize()), 4, 0
     while len(data) - at >= size + 4:
-        chunk = bytes(data[at : at + size])  # a copy, so that no traceback refers to ``data``
+        chunk = data[at : at + size]
         if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
             # a complete stream may end with a chunk of exactly this size
             break
         total = crc32c(chunk, total)
         payload += chunk
         at += size + 4
-    last = bytes(data[at:-4])
+    last = data[at:-4]
     if len(data) - at < 4 or _U32.unpack(data[-4:])[0] != crc32c(last, total):
         raise faults.malformed("the checksum of the Arrow stream does not match")
     payload += last

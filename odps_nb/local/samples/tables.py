@@ -89,8 +89,10 @@ def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
         properties=BLOB_TABLE_PROPERTIES if blobs else None,
     )
 
-    def store(data: bytes, mime_type: str, file_name: str) -> bytes:
-        (stored,) = service.blobs.store_bytes([(data, mime_type, file_name)], name.project)
+    def store(data: bytes, content_type: str, file_name: str) -> bytes:
+        stored = service.blobs.store_bytes(
+            data, name.project, content_type=content_type, file_name=file_name
+        )
         return stored.reference.raw
 
     running = [

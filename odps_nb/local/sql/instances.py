@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
-from odps_nb.local.faults import DISK_FAILED, DISK_FULL, has_failed, is_full
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
@@ -337,10 +336,8 @@ class Instances:
             status, message = FAILED, _spelled(error)
         except Exception as error:  # otherwise, the instance would never end
             status, message = FAILED, "ODPS-0010000: System internal error"
-            if is_full(error):
-                message += f" - {DISK_FULL}"
-            elif has_failed(error):
-                message += f" - {DISK_FAILED}"
+            if (fault := faults.of_disk(error)) is not None:
+                message += f" - {fault.message}"
             else:
                 log.exception("instance %s failed inside the service", instance_id)
         finally:

@@ -22,7 +22,6 @@ from odps_nb.local.store.blob_bodies import (
     Piece,
     download_body,
     pack_batch,
-    pack_bytes,
     pack_single,
 )
 from odps_nb.local.store.database import Database
@@ -70,17 +69,19 @@ class BlobStore:
         return self._keep(work, pack_batch(body, work, coding), project)
 
     def store_bytes(
-        self, blobs: Iterable[tuple[bytes, str, str]], project: str
-    ) -> list[StoredBlob]:
-        """Store in-memory blobs, each a tuple (data, content type, file name)."""
+        self, data: bytes, project: str, *, content_type: str = "", file_name: str = ""
+    ) -> StoredBlob:
+        """Store an in-memory blob."""
         work = self._folder.work_file(".pack")
-        return self._keep(work, pack_bytes(blobs, work), project)
+        work.write_bytes(data)
+        piece = Piece(start=0, size=len(data), content_type=content_type, file_name=file_name)
+        return self._keep(work, [piece], project)[0]
 
     def _keep(self, work: Path, pieces: Sequence[Piece], project: str) -> list[StoredBlob]:
         if not pieces:
             work.unlink(missing_ok=True)
             return []
-        pack, now = self._folder.publish_pack(work), self._clock()
+        pack, now = self._folder.publish_data(work, self._folder.blob_pack), self._clock()
         stored = []
         with self._db.transaction() as db:
             for piece in pieces:

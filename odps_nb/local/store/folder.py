@@ -23,7 +23,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
@@ -114,16 +114,10 @@ class DataFolder:
         work_file.replace(final)
         self._sync(final.parent)
 
-    def publish_rows(self, work_file: Path, ending: str = "") -> str:
-        """Move a finished row file to ``rows``; return its new id."""
+    def publish_data(self, work_file: Path, place: Callable[[str], Path], ending: str = "") -> str:
+        """Move a finished row file or pack to the path that ``place`` returns for its new id."""
         name = self.run + secrets.token_hex(12) + ending
-        self.publish(work_file, self.row_file(name))
-        return name
-
-    def publish_pack(self, work_file: Path) -> str:
-        """Move a finished pack to ``blobs``; return its new id."""
-        name = self.run + secrets.token_hex(12)
-        self.publish(work_file, self.blob_pack(name))
+        self.publish(work_file, place(name))
         return name
 
     def drop(self, file_names: Iterable[str]) -> None:

@@ -75,7 +75,7 @@ class RowFileWriter:
             self._writer = self._open(self._schema.empty_table())
         self._close()
         size = self._path.stat().st_size
-        name = self._folder.publish_rows(self._path, mark)
+        name = self._folder.publish_data(self._path, self._folder.row_file, mark)
         self._folder.hot.admit(name, self._hot_path)
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 

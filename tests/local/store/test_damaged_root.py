@@ -34,7 +34,7 @@ MUTATIONS = int(os.environ.get("ODPS_NB_MUTATIONS", "120"))
 
 
 def write(service: Service, *values: int, overwrite: bool = False) -> None:
-    blobs = service.blobs.store_bytes([(b"%d" % v, "", "") for v in values], "local")
+    blobs = [service.blobs.store_bytes(b"%d" % v, "local") for v in values]
     rows = pa.record_batch(
         {"a": pa.array(values, pa.int64()), "b": [blob.reference.raw for blob in blobs]}
     )
