@@ -8,7 +8,7 @@ The client accepts all forms.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 import pyarrow as pa
@@ -68,8 +68,8 @@ class Forms:
     @classmethod
     def describe(cls) -> str:
         """Return all forms and their values on one line, for ``--help``."""
-        hints = get_type_hints(cls)
-        return "; ".join(f"{one.name}={'|'.join(get_args(hints[one.name]))}" for one in fields(cls))
+        kinds = get_type_hints(cls).items()
+        return "; ".join(f"{name}={'|'.join(get_args(kind))}" for name, kind in kinds)
 
 
 def formed(

@@ -40,13 +40,8 @@ SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
 """The system columns of change streams. The real service's name is known only for the first one."""
 
 
-def changes_table(table: StoredTable) -> StoredTable:
-    """Return the table with the system columns of change streams after the data columns."""
-    return replace(table, schema=with_system_columns(table.schema))
-
-
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Return the schema with the system columns inserted after the data columns."""
+    """Return the schema with the system columns of change streams after the data columns."""
     own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
@@ -187,7 +182,8 @@ def _last_state(
 
 def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     """Return the bucket of each row; a key has the same bucket in all versions."""
-    count = _bucket_count(table)
+    text = table.properties.get("write.bucket.num", "")
+    count = max(1, int(text)) if text.isascii() and text.isdigit() else DEFAULT_BUCKETS
     keys = rows.select(list(table.key_columns))
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
         numbers = pc.fill_null(keys.column(0).cast(pa.int64()), 0).to_numpy()
@@ -195,8 +191,3 @@ def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     columns = [column.to_pylist() for column in keys.columns]
     hashes = (zlib.crc32(repr(key).encode()) % count for key in zip(*columns, strict=True))
     return np.fromiter(hashes, np.int64, rows.num_rows)
-
-
-def _bucket_count(table: StoredTable) -> int:
-    text = table.properties.get("write.bucket.num", "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() else DEFAULT_BUCKETS

@@ -118,15 +118,15 @@ class StreamedResponse(Response):
         source: Generator[Bytes, None, None],
         pool: Executor,
         *,
-        media_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
+        media_type: str,
+        headers: Mapping[str, str],
     ) -> None:
         self._first, self._source, self._pool = first, source, pool
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.body = b""
-        self.init_headers(headers or {})
+        self.init_headers(headers)
         # Response sets the length of an empty body, but this body is chunked
         self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 

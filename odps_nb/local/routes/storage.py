@@ -226,7 +226,7 @@ class StorageActions:
     def _write_rows(self, request: calls.WriteRows, asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
-        landed = self._writes.write(
+        stream, staging_id = self._writes.write(
             session,
             stream,
             read_body(asked.upload),
@@ -234,8 +234,8 @@ class StorageActions:
             token=request.access_token,
         )
         return calls.WriteRowsAnswer(
-            row_offset=landed.stream.next_row if request.row_offset is not None else None,
-            staging_id=landed.staging_id or None,
+            row_offset=stream.next_row if request.row_offset is not None else None,
+            staging_id=staging_id or None,
             route_token=self._route,
         )
 

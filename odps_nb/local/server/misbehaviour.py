@@ -35,7 +35,6 @@ from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
 _LOOK = 0.1  # seconds between checks whether the client of a stalled response is still connected
-_CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,8 +182,7 @@ async def _nowhere(message: Message) -> None:
 
 
 def _refusal(rule: Rule, *, xml: bool) -> Response:
-    known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
-    code = _CODE_OF_STATUS.get(rule.status, known)
+    code = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
     said = "the service injected a fault"
     response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
     response.headers[REQUEST_ID] = "MISBEHAVIOUR"

@@ -139,11 +139,12 @@ class Definitions:
             old = self._catalog.partition(table, statement.specs[0])
             self._catalog.rename_partition(table, old, statement.specs[1])
             return
-        found = [
-            partition
-            for spec in statement.specs
-            for partition in self._found(table, spec, needed=not statement.lenient)
-        ]
+        found: list[Partition] = []
+        for spec in map(table.spec, statement.specs):
+            covered = [one for one in self._catalog.partitions(table) if spec.covers(one.spec)]
+            if not covered and not statement.lenient:
+                raise faults.no_such_partition(spec, table.name)
+            found += covered
         if statement.action == "touch":
             self._catalog.touch(table, found)
         elif statement.action == "drop":
@@ -190,15 +191,6 @@ class Definitions:
                     f"Partition already exists, existed values: {values})",
                     code="ObjectAlreadyExists",
                 )
-
-    def _found(
-        self, table: StoredTable, spec: PartitionSpec, *, needed: bool = True
-    ) -> list[Partition]:
-        wanted = table.spec(spec)
-        found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
-        if needed and not found:
-            raise faults.no_such_partition(spec, table.name)
-        return found
 
 
 def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:

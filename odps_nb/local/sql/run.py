@@ -108,10 +108,8 @@ class SqlRunner:
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions, self._shown = (
-            Definitions(catalog, snapshots),
-            ShowRunner(catalog, snapshots),
-        )
+        self._definitions = Definitions(catalog, snapshots)
+        self._shown = ShowRunner(catalog, snapshots)
         self._strict = strict
 
     def run(self, statement: Statement, job: Job) -> ResultRows | None:

@@ -78,14 +78,11 @@ def _decimal(odps: DecimalType) -> pa.DataType:
     return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
-def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
-    """Return the Arrow field of a column."""
-    return pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
-
-
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
     """Return the Arrow schema of columns, in the given order."""
-    return pa.schema([arrow_field(column, **units) for column in columns])
+    return pa.schema(
+        pa.field(one.name, arrow_type(one.type, **units), nullable=one.nullable) for one in columns
+    )
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -134,11 +131,6 @@ def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
             f"{text!r} is not a valid value of the partition key {key!r} ({target})",
             code="InvalidPartitionSpec",
         ) from None
-
-
-def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
-    """Return an array that repeats a partition value for each row."""
-    return pa.repeat(constant(text, target, key), rows)
 
 
 def spelled(array: pa.Array, key: str) -> pa.Array:

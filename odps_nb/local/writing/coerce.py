@@ -151,12 +151,10 @@ def _fit_nested(
     array: pa.Array, odps: OdpsType, target: pa.DataType, path: str, blobs: BlobSpelling
 ) -> pa.Array:
     if isinstance(odps, ArrayType):
-        if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
-            if not pa.types.is_fixed_size_list(array.type):
-                raise _mismatch(path, array.type, target)
+        if pa.types.is_fixed_size_list(array.type) or pa.types.is_large_list(array.type):
             array = array.cast(pa.list_(array.type.value_type))
-        if pa.types.is_large_list(array.type):
-            array = array.cast(pa.list_(array.type.value_type))
+        if not pa.types.is_list(array.type):
+            raise _mismatch(path, array.type, target)
         values, offsets = _window(array)
         inner = _fit(values, odps.element, target.value_type, f"{path}.element", blobs)
         return pa.ListArray.from_arrays(offsets, inner, type=target, mask=_mask(array))

@@ -23,7 +23,6 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
-    Landed,
     StoredWriteSession,
     Stream,
     Streams,
@@ -110,7 +109,10 @@ class WriteSessions:
             if session.status == COMMITTED or session.is_streaming:
                 return
             self._require_open(session)
-            streams = self._chosen(session, chosen)
+            streams = self.streams.closed(session)
+            if chosen:
+                named = (self.streams.stream(session, *one) for one in chosen)
+                streams = sorted(named, key=lambda stream: natural_order(stream.stream_id))
             additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)
             self.streams.drop_parts(session.session_id, [a.file.name for a in additions])
@@ -193,14 +195,17 @@ class WriteSessions:
         *,
         row_offset: int | None = None,
         token: str | None = None,
-    ) -> Landed:
-        """Add the rows of one upload to a stream.
+    ) -> tuple[Stream, str]:
+        """Add the rows of one upload to a stream; return the stream and an opaque staging id.
 
         An exactly-once stream ignores rows that are already stored. A gap raises `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:
-            self._check_token(stream, token)
+            if not stream.token:
+                raise faults.invalid("the stream was not created for exactly-once writes")
+            if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
+                raise faults.forbidden("the access token of the stream is not the latest one")
             if row_offset > stream.next_row:
                 raise faults.offset_conflict(stream.next_row, row_offset)
         with Ingest(self._folder, session.table, session.spec, self._blobs, exact=True) as ingest:
@@ -220,7 +225,7 @@ class WriteSessions:
         additions: list[Addition],
         rows: int,
         row_offset: int | None,
-    ) -> Landed:
+    ) -> tuple[Stream, str]:
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             stream = self.streams.stream(session, stream.stream_id, stream.version)
@@ -229,7 +234,7 @@ class WriteSessions:
                 # the request is a retry, or a concurrent upload of the same rows was faster
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
-                    return Landed(stream=stream, staging_id="", rows=0)
+                    return stream, ""
                 raise faults.offset_conflict(stream.next_row, row_offset)
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
                 number = self._publisher.publish(session.table, additions)
@@ -243,7 +248,7 @@ class WriteSessions:
                 (rows, rows, size, *place),
             )
             stream = self.streams.stream(session, stream.stream_id, stream.version)
-        return Landed(stream=stream, staging_id=staging_text(number), rows=rows)
+        return stream, staging_text(number)
 
     def _publish(self, session: StoredWriteSession, additions: list[Addition]) -> None:
         table, spec = session.table, session.spec
@@ -258,14 +263,6 @@ class WriteSessions:
             self._publisher.publish(table, additions, replace=replace)
 
     # -- rules --------------------------------------------------------------------------------
-
-    def _chosen(
-        self, session: StoredWriteSession, pairs: Sequence[tuple[str, int]]
-    ) -> list[Stream]:
-        if not pairs:
-            return self.streams.closed(session)
-        named = [self.streams.stream(session, stream_id, version) for stream_id, version in pairs]
-        return sorted(named, key=lambda s: natural_order(s.stream_id))
 
     def _require_open(self, session: StoredWriteSession) -> None:
         if session.status != OPEN:
@@ -282,12 +279,6 @@ class WriteSessions:
             )
         if not stream.is_open and not session.is_streaming:
             raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
-
-    def _check_token(self, stream: Stream, token: str | None) -> None:
-        if not stream.token:
-            raise faults.invalid("the stream was not created for exactly-once writes")
-        if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
-            raise faults.forbidden("the access token of the stream is not the latest one")
 
     def _insert(
         self,

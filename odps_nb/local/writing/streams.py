@@ -47,15 +47,6 @@ class Stream:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The result of an upload. ``staging_id`` is an opaque string for clients."""
-
-    stream: Stream
-    staging_id: str
-    rows: int
-
-
 class Streams:
     """Finds and changes streams and parts. Each call is one transaction."""
 
@@ -68,12 +59,11 @@ class Streams:
         Open versions are ignored even if they are higher (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
-        newest: dict[str, Stream] = {}
-        for row in self._db.rows(
+        rows = self._db.rows(
             "SELECT * FROM streams WHERE session_id = ? AND state = 'closed' ORDER BY version",
             session.session_id,
-        ):
-            newest[row["stream_id"]] = _stream(row)
+        )
+        newest = {row["stream_id"]: _stream(row) for row in rows}
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
     def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
