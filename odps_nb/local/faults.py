@@ -26,12 +26,6 @@ def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestErr
     return InvalidRequestError(message, status=400, code=code)
 
 
-def of_view(name: object) -> InvalidRequestError:
-    """Return the error for using a view in the Storage API (``docs/protocol.md`` 8.6)."""
-    message = f"{name} is a view, which stores no rows; read it with SQL"
-    return InvalidRequestError(message, status=405, code="MethodNotAllowed")
-
-
 def time_overflow() -> InvalidRequestError:
     """Return the error for a nanosecond read of a TIMESTAMP outside the supported range."""
     message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"

@@ -287,14 +287,11 @@ class StorageActions:
 
     def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> object:
         instances, limited = self._service.instances, request.enable_limit
-        self._may_read_all(asked, request.project, limited=limited)
+        if not limited:
+            self._service.rights.require(asked.access_id, request.project, Right.READ)
         result = instances.result(request.project, request.instance_id)
         download = instances.open_download(result.instance_id, limited=limited)
         return self._instance_answer(download, limited_result(result) if limited else result)
-
-    def _may_read_all(self, asked: Asked, project: str, *, limited: bool) -> None:
-        if not limited:
-            self._service.rights.require(asked.access_id, project, Right.READ)
 
     def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> object:
         result = self._service.instances.downloaded(
@@ -315,7 +312,8 @@ class StorageActions:
         if request.session_id is not None:
             result = instances.downloaded(request.session_id, project, instance)
         else:
-            self._may_read_all(asked, project, limited=request.enable_limit)
+            if not request.enable_limit:
+                self._service.rights.require(asked.access_id, project, Right.READ)
             result = instances.result(project, instance)
             result = limited_result(result) if request.enable_limit else result
         count = result.rows if request.count is None else request.count

@@ -104,15 +104,16 @@ class Surface:
         service, pool = self._service, self._service.workers
         if upload:
             limit = service.settings.max_body
-            asked = replace(asked, body=await edge.body_file(request, service.folder, pool, limit))
+            body_file = await edge.body_file(request, service.folder, pool, limit)
+            asked = replace(asked, upload=body_file)
         elif asked.wire.body is None:
             body = await edge.body_bytes(request)
             asked = replace(asked, wire=replace(asked.wire, body=body))
         try:
             answer, first = await edge.run(pool, _begun, work, asked)
         finally:
-            if asked.body is not None:
-                _discard(asked.body)
+            if upload:
+                _discard(asked.upload)
         if first is not None:
             return edge.StreamedResponse(
                 first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers

@@ -13,9 +13,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +33,6 @@ if TYPE_CHECKING:
     from odps_nb.local.samples.every_sample import Sample
 
 KEPT_SECONDS = 24 * 3600.0
-
-
-def cache_folder() -> Path:
-    """Return the cache folder for this user's built samples."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "odps_nb"
 
 
 def install_samples(folder: DataFolder) -> bool:
@@ -111,13 +103,14 @@ def _write(
 
 
 def _template() -> Path:
-    """Return the folder with the built samples, building it if it does not exist."""
-    cache = cache_folder()
+    """Return the folder with this user's built samples, building it if it does not exist."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odps_nb"
     finished = cache / f"samples-{_fingerprint()}"
     if finished.is_dir():
         return finished
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / "samples.lock"):
+    with (cache / "samples.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.is_dir():
             return finished
         building = Path(tempfile.mkdtemp(prefix="samples-building-", dir=cache))
@@ -163,16 +156,6 @@ def _fingerprint() -> str:
     for path in sorted([*own, *(here.with_name("store") / name for name in written_by)]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -105,24 +105,23 @@ class Definitions:
 
     def change(self, statement: Any, place: Place) -> None:
         """Run a DDL statement."""
-        if isinstance(statement, ChangeSchema):
-            self._change_schema(statement, place)
-        elif isinstance(statement, DropTable):
-            self._drop(statement, place)
-        else:
-            view = isinstance(statement, AlterTable) and statement.view
-            table = changed_table(self._catalog, place, statement.name, view=view)
-            self._change(statement, table, place.settings)
-
-    def _change(self, statement: Any, table: StoredTable, settings: Mapping[str, str]) -> None:
         match statement:
+            case ChangeSchema():
+                self._change_schema(statement, place)
+            case DropTable():
+                self._drop(statement, place)
             case ChangePartitions():
-                self._change_partitions(statement, table)
+                self._change_partitions(
+                    statement, changed_table(self._catalog, place, statement.name)
+                )
             case ChangeColumn():
+                table = changed_table(self._catalog, place, statement.name)
                 self._catalog.change_schema(table, _changed_column(table, statement))
             case AlterTable(added=added) if added:
-                self._add_columns(statement, table, settings)
+                table = changed_table(self._catalog, place, statement.name)
+                self._add_columns(statement, table, place.settings)
             case AlterTable():
+                table = changed_table(self._catalog, place, statement.name, view=statement.view)
                 self._catalog.alter_table(
                     table,
                     name=statement.new_name,

@@ -29,16 +29,14 @@ _OWN_WORDS = """
 
 @cache
 def _keywords() -> frozenset[str]:
-    """Return the words that can start a SQL statement or clause, in upper case."""
+    """Return the words that can start a SQL statement or clause, in upper case.
+
+    A word of a statement that is among them is probably not misspelt.
+    """
     from sqlglot.dialects.hive import Hive
 
     known = (*Hive.Tokenizer.KEYWORDS, *Hive.Parser.PROPERTY_PARSERS, *Hive.Parser.ALTER_PARSERS)
     return frozenset(word for phrase in (_OWN_WORDS, *known) for word in phrase.upper().split())
-
-
-def is_keyword(word: str) -> bool:
-    """Return whether an upper-case word is a SQL keyword, and so probably not misspelt."""
-    return word in _keywords()
 
 
 @cache
@@ -235,7 +233,7 @@ class Cursor:
 
     def end(self) -> None:
         """Raise a parse error if tokens are left."""
-        if self.words and is_keyword(self.words[0]):
+        if self.words and self.words[0] in _keywords():
             raise self.lacks(self.words)
         if not self.at_end:
             raise self.error("unexpected text after the statement")
@@ -243,19 +241,19 @@ class Cursor:
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
         """Return the error for unsupported words. The error suggests a similar ``known`` word."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
-        if near and not is_keyword(words[0]):
+        if near and words[0] not in _keywords():
             return self.error(
                 f"{words[0]} is not expected here",
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
-        shown = [words[0], *(w for w in words[1:] if is_keyword(w) and w not in _STATEMENTS)]
+        more = [w for w in words[1:] if w in _keywords() and w not in _STATEMENTS]
         # at most two words of the statement, from those before the object's name
-        text, kind = " ".join(shown), " ".join(self._kind[:2]).upper()
+        text, kind = " ".join([words[0], *more]), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"
         elif kind and not text.startswith(kind):
             text = f"{kind} {text}"
-        return faults.lacks(text, is_sure=is_keyword(words[0]), at=self.line_and_column)
+        return faults.lacks(text, is_sure=words[0] in _keywords(), at=self.line_and_column)
 
     def unexpected(self, expected: str, known: Iterable[str] = ()) -> Exception:
         """Return the error for the next token: unsupported words, or unexpected text."""

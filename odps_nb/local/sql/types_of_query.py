@@ -154,11 +154,11 @@ def _annotating() -> Any:
     rules: dict[Any, Callable[[Any], Any]] = {
         exp.Anonymous: _called,
         exp.ArrayUniqueAgg: lambda node: _array_of(node.this.type),
-        exp.Avg: _averaged,
+        exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
         exp.Bracket: _item,
         exp.Mul: partial(_computed, product_type),
         exp.Div: partial(_computed, quotient_type),
-        exp.Sum: _summed,
+        exp.Sum: partial(_aggregated, lambda of: (_DIGITS, of[1]), None),
         **dict.fromkeys((exp.Add, exp.Sub, exp.Mod), partial(_computed, _sum_type)),
         **dict.fromkeys((exp.ArgMax, exp.ArgMin, exp.ArrayFilter), lambda node: node.this.type),
         **dict.fromkeys((exp.ArrayMax, exp.ArrayMin), _element),
@@ -191,14 +191,9 @@ def _computed(rule: Callable[[Digits, Digits], Digits], node: Any) -> Any:
     return _decimal_type(rule(left, right))
 
 
-def _averaged(node: Any) -> Any:
+def _aggregated(rule: Callable[[Digits], Digits], other: Any, node: Any) -> Any:
     found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return _KINDS.DOUBLE if found is None else _decimal_type(average_type(found))
-
-
-def _summed(node: Any) -> Any:
-    found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return None if found is None else _decimal_type((_DIGITS, found[1]))
+    return other if found is None else _decimal_type(rule(found))
 
 
 def _called(node: Any) -> Any:

@@ -148,8 +148,8 @@ class BlobStore:
             with self._db.transaction() as db:
                 db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
-    def collect(self) -> int:
-        """Delete old packs whose blobs no row file references; return their number."""
+    def collect(self) -> None:
+        """Delete old packs whose blobs no row file references."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(
@@ -169,7 +169,6 @@ class BlobStore:
             ).fetchall()
             db.executemany("DELETE FROM blobs WHERE pack = ?", [(r["pack"],) for r in packs])
             self._ledger.drop([row["pack"] + PACK for row in packs])
-        return len(packs)
 
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.store.database import RECORDED, Database
 from odps_nb.local.store.tables import (
@@ -155,10 +156,11 @@ class Catalog:
         return found
 
     def stored_table(self, name: TableName) -> StoredTable:
-        """Return a table that stores rows, or raise 405 ``MethodNotAllowed`` for a view."""
+        """Return a table that stores rows, or raise 405 for a view (``docs/protocol.md`` 8.6)."""
         found = self.table(name)
         if found.view is not None:
-            raise faults.of_view(name)
+            message = f"{name} is a view, which stores no rows; read it with SQL"
+            raise InvalidRequestError(message, status=405, code="MethodNotAllowed")
         return found
 
     def put_view(

@@ -189,8 +189,8 @@ class Snapshots:
         """Unpin the files of a session."""
         self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
 
-    def collect(self) -> int:
-        """Delete removed files that are not pinned; return their number."""
+    def collect(self) -> None:
+        """Delete removed files that are not pinned."""
         with self._db.transaction() as db:
             gone = db.execute(
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
@@ -200,7 +200,6 @@ class Snapshots:
                 self._db.mark(table_id, added, GONE)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])
-        return len(gone)
 
     def _segments(
         self,
