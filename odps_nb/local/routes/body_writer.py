@@ -94,7 +94,10 @@ class BodyWriter:
                     return TurnEnd.ALL
                 if sent >= TURN_BYTES:
                     return TurnEnd.SOME
-                self._take()
+                chunks, self._ended = take_some(self._source)
+                self._frame(chunks)
+                if self._ended:
+                    self._pieces.append(b"\r\n")
         except (ConnectionError, TimeoutError):
             return TurnEnd.BROKEN
 
@@ -113,12 +116,6 @@ class BodyWriter:
     def close(self) -> None:
         """Close the duplicate of the socket. Idempotent."""
         self._socket.close()
-
-    def _take(self) -> None:
-        chunks, self._ended = take_some(self._source)
-        self._frame(chunks)
-        if self._ended:
-            self._pieces.append(b"\r\n")
 
     def _frame(self, chunks: list[Bytes]) -> None:
         size = sum(map(len, chunks))

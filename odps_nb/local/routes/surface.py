@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -113,7 +112,10 @@ class Surface:
             answer, first = await edge.run(pool, _begun, work, asked)
         finally:
             if upload:
-                _discard(asked.upload)
+                try:
+                    asked.upload.unlink(missing_ok=True)
+                except OSError as error:  # must not change the response; the next start deletes it
+                    log.warning("%s could not be deleted: %s", asked.upload, error)
         if first is not None:
             return edge.StreamedResponse(
                 first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
@@ -157,14 +159,6 @@ def error_document(status: int, code: str, message: str, request_id: str, *, xml
     content = (encode_error_xml if xml else encode_error_json)(code, message, request_id)
     media = "application/xml" if xml else "application/json"
     return Response(content, status_code=status, media_type=media)
-
-
-def _discard(body: Path) -> None:
-    """Delete the file of a body; if that fails, the next start deletes it."""
-    try:
-        body.unlink(missing_ok=True)
-    except OSError as error:  # a failed clean-up must not change the response
-        log.warning("%s could not be deleted: %s", body, error)
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:

@@ -134,12 +134,10 @@ def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     if odps.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
         data = (_FLOAT if odps.code is TypeCode.FLOAT else _DOUBLE).pack(value)
         return data, data
-    data = value if isinstance(value, bytes) else _text(value).encode("utf-8")
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    data = value if isinstance(value, bytes) else str(value).encode("utf-8")
     return _varint(len(data)) + data, data
-
-
-def _text(value: Any) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
 def _encode_list(values: list[Any], odps: OdpsType) -> tuple[bytes, bytes]:

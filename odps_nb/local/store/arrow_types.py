@@ -62,7 +62,8 @@ def arrow_type(
     if isinstance(odps, VectorType):
         return pa.list_(of(odps.element))
     if isinstance(odps, DecimalType):
-        return _decimal(odps)
+        precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
     if odps.code is TypeCode.DATETIME:
         return pa.timestamp(_ARROW_UNITS[datetime_unit])
     if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
@@ -71,11 +72,6 @@ def arrow_type(
     if found is None:
         raise faults.invalid(f"the type {odps.code.name} is not supported by Arrow reads")
     return found
-
-
-def _decimal(odps: DecimalType) -> pa.DataType:
-    precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:

@@ -32,6 +32,7 @@ from odps_nb.terms import BlobReference, Compression
 GARBAGE_AGE = 48 * 3600.0
 _RAW_SIZE = 17
 _LOOKUP = 500
+_Key = tuple[int, bytes] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,18 +102,15 @@ class BlobStore:
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
         """Return the referenced blobs in order, or raise 404 for an unknown reference."""
         keys = [_key(reference.raw) for reference in references]
-        found = self._look_up([key for key in keys if key is not None])
-        result = []
+        found = self._look_up(keys)
         for reference, key in zip(references, keys, strict=True):
-            blob = None if key is None else found.get(key)
-            if blob is None:
+            if key not in found:
                 raise faults.no_such(f"there is no blob {reference!r}")
-            result.append(blob)
-        return result
+        return [found[key] for key in keys]
 
-    def _look_up(self, keys: Iterable[tuple[int, bytes]]) -> dict[tuple[int, bytes], StoredBlob]:
-        ids = sorted({blob_id for blob_id, _ in keys})
-        found: dict[tuple[int, bytes], StoredBlob] = {}
+    def _look_up(self, keys: Iterable[_Key]) -> dict[_Key, StoredBlob]:
+        ids = sorted({key[0] for key in keys if key is not None})
+        found: dict[_Key, StoredBlob] = {}
         for at in range(0, len(ids), _LOOKUP):
             some = ids[at : at + _LOOKUP]
             marks = ",".join("?" * len(some))
@@ -127,19 +125,14 @@ class BlobStore:
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
             raise faults.invalid("a BLOB column contains a value that is not a blob reference")
-        known = self._look_up(key for key in keys if key is not None)
-        texts: list[bytes | None] = []
-        for key in keys:
-            if key is None:
-                texts.append(None)
-                continue
-            if key not in known:
-                raise faults.invalid(
-                    "a BLOB column contains a reference that is unknown to this service"
-                )
-            used.add(key[0])
-            texts.append(known[key].reference.token.encode("ascii"))
-        return pa.array(texts, pa.binary())
+        known = self._look_up(keys)
+        if any(key is not None and key not in known for key in keys):
+            raise faults.invalid(
+                "a BLOB column contains a reference that is unknown to this service"
+            )
+        used.update(key[0] for key in keys if key is not None)
+        tokens = (None if key is None else known[key].reference.token for key in keys)
+        return pa.array(tokens, pa.string()).cast(pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
         """Record which blobs a row file references. They are kept as long as the file."""
@@ -184,7 +177,7 @@ def _raw(value: bytes) -> bytes:
     return value
 
 
-def _key(raw: bytes) -> tuple[int, bytes] | None:
+def _key(raw: bytes) -> _Key:
     if len(raw) != _RAW_SIZE or raw[0] != 0xFF or raw[1] & 0x80:
         return None
     return int.from_bytes(raw[1:9], "big"), raw[9:]
