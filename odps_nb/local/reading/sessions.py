@@ -255,7 +255,8 @@ class ReadSessions:
         """Return the row range in the snapshot, kept rows to skip, and a limit or ``None``."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
-                raise faults.invalid(f"the session has no split {split.index}")
+                count = len(session.ranges)
+                raise faults.invalid(f"there is no split {split.index}; the session has {count}")
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
         if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:

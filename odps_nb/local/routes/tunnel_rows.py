@@ -205,7 +205,7 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
             return number, row, crc
         if not 1 <= number <= len(columns):
             raise faults.malformed(
-                f"the row stream has column {number}, the table has only {len(columns)}"
+                f"a record has column {number}, but there are {len(columns)} columns"
             )
         column = columns[number - 1]
         try:

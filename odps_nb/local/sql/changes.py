@@ -91,7 +91,7 @@ def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     inner = cursor.inner()
     values = inner.listed(lambda: inner.until(","))
     if columns is not None and len(columns) != len(values):
-        raise cursor.error(f"expected {len(columns)} values", back=1)
+        raise cursor.error(f"expected {len(columns)} values instead of {len(values)}", back=1)
     return tuple(zip(columns or [""] * len(values), values, strict=True))
 
 

@@ -145,7 +145,7 @@ def _name_exploded(select: Any) -> None:
             named = zip(values, shown.aliases, strict=True)
             found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
         else:
-            raise faults.lacks(f"{_name_of(shown.this)} with several names", is_sure=True)
+            raise faults.lacks(f"{_name_of(shown.this)} with several aliases", is_sure=True)
     select.set("expressions", found)
 
 

@@ -88,7 +88,7 @@ class Ingest:
             if (spec, rows.schema) not in self._targets:
                 if len(self._targets) >= MAX_PARTITIONS:
                     raise faults.invalid(
-                        f"one request writes to more than {MAX_PARTITIONS} partitions"
+                        f"one request can write to at most {MAX_PARTITIONS} partitions"
                     )
                 writer = RowFileWriter(self._folder, rows.schema)
                 self._targets[spec, rows.schema] = _Target(writer)

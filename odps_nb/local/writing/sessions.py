@@ -275,7 +275,7 @@ class WriteSessions:
         newest = self.streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:
             raise faults.invalid_state(
-                f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
+                f"version {newest.version} of the stream {stream.stream_id!r} replaced this version"
             )
         if not stream.is_open and not session.is_streaming:
             raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
