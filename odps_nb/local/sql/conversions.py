@@ -200,7 +200,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Cast inserted times to their columns' types and, with ``exact``, numbers to DECIMAL."""
+    """Cast inserted time constants to their column types; with ``exact``, numbers to DECIMAL."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):

@@ -139,7 +139,7 @@ def _names_of(query: Any) -> QueryNames:
 
 
 def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
-    """Return the types of all columns by name. Several tables may have a column of a name."""
+    """Return the types of all columns by name. Several tables may have columns of the same name."""
     found: dict[str, set[TypeCode]] = {}
     for table in tables:
         for column in table.schema.all_columns:
@@ -352,7 +352,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return the source of each output column that is a column, or its MIN or MAX."""
+    """Return the source of each output column that is a column, or the MIN or MAX of one."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []
