@@ -308,7 +308,7 @@ def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
     data = pa.memory_map(str(path)).read_buffer()
     if path is not body:
         path.unlink()
-    return memoryview(data)
+    return memoryview(data).cast("B")
 
 
 def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
