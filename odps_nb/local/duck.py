@@ -1,8 +1,8 @@
 """A sandboxed DuckDB without access to files, the network or Python variables.
 
-There is one in-memory database per service. Each query runs on a separate connection, which sees
-only the tables registered with it. Queries cannot lift the restrictions (``lock_configuration``).
-The service uses it for filter predicates and SQL.
+The service evaluates filter predicates in one in-memory database. Each worker process for SQL has
+its own. Each query runs on a separate connection, which sees only the tables registered with it.
+Queries cannot lift the restrictions (``lock_configuration``).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 
 from odps_nb.errors import StateError
 
-# GLOBAL, because a plain SET does not apply to new connections
+# GLOBAL is required, because a plain SET does not apply to new connections
 _FENCE = (
     "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program
     "SET GLOBAL autoinstall_known_extensions=false",
     "SET GLOBAL autoload_known_extensions=false",
     "SET GLOBAL allow_community_extensions=false",
-    "SET GLOBAL old_implicit_casting=true",  # MaxCompute also compares text with numbers
+    "SET GLOBAL old_implicit_casting=true",  # MaxCompute can compare text with numbers
     "SET GLOBAL preserve_insertion_order=true",
     "SET GLOBAL TimeZone='UTC'",
     "SET GLOBAL enable_external_access=false",
 )
 
-# Functions that read settings, DuckDB's catalog or the environment, and so expose local paths.
-# MaxCompute does not have them.
+# Functions that read settings, DuckDB's catalog or the environment, and could expose local paths.
+# MaxCompute does not have these functions.
 _OUTSIDE = re.compile(
     r"(duckdb|pragma|pg|read|parquet|inet|python|sniff|arrow_scan|json_execute|enable|disable)_.*"
     r"|current_setting|getenv|getvariable|current_query|current_query_id|query_table|which_secret"
@@ -43,8 +43,8 @@ class Duck:
     """The sandboxed database, opened by the first connection. The owner must call `close`.
 
     ``macros`` are function definitions, in the syntax that follows ``CREATE MACRO``. ``spill`` is
-    the folder for data that exceeds ``memory``; if it is ``None``, queries that exceed it fail.
-    (DuckDB's default is to spill rows into the working directory, readable by all users.)
+    the folder for data that exceeds ``memory``; with ``None``, queries that need more memory fail.
+    (By default, DuckDB spills rows into the working directory, where all users can read them.)
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Duck:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """Open a connection without tables, which is closed when the ``with`` block ends."""
+        """Open a connection without tables, and close it when the ``with`` block ends."""
         with self._lock:  # the database object is not thread-safe
             if self._closed:
                 raise StateError("the database of the service is closed")
@@ -89,7 +89,7 @@ class Duck:
             connection.close()
 
     def replace_if_invalid(self) -> None:
-        """Close the database if it was invalidated by text that is not UTF-8."""
+        """Close the database if text that is not UTF-8 has invalidated it."""
         import duckdb
 
         with self._lock:

@@ -31,7 +31,7 @@ def spell(tree: Any) -> tuple[str, list[str]]:
 
 
 def compared_with(constant: Any) -> Any | None:
-    """Return the column that a constant is compared with, or ``None`` if it is not a column."""
+    """Return the column that a constant is compared with, or ``None`` if there is none."""
     while isinstance(constant.parent, exp.Paren):
         constant = constant.parent
     parent: Any = constant.parent
@@ -39,7 +39,7 @@ def compared_with(constant: Any) -> Any | None:
         return None
     if parent.this is not constant:
         other = parent.this
-    elif isinstance(parent, exp.In):  # several items may have several types
+    elif isinstance(parent, exp.In):  # the items may have different types
         other = parent.expressions[0] if len(parent.expressions) == 1 else None
     else:
         other = parent.expression
@@ -60,7 +60,7 @@ def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
     """Strip trailing blanks, in place, from text constants compared with a CHAR column.
 
     CHAR comparisons ignore trailing blanks ("Data types" in the vendor's manual).
-    ``types`` is as for `compare_bytes`.
+    ``types`` are the column types by lower-case name.
     """
     for constant in query.find_all(exp.Literal):
         if not (constant.is_string and constant.this.endswith(" ")):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
 
 from odps_nb.errors import (
     AccessDeniedError,
@@ -19,23 +18,12 @@ from odps_nb.errors import (
 )
 from odps_nb.wire.calls.errors import with_advice
 
-DISK_FULL = "the disk of the service is full; nothing that was committed is lost"
-DISK_FAILED = (
-    "the disk of the service cannot be read or written (input/output error); nothing that was"
-    " committed is lost"
-)
-_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
-    """Return the error for a parameter that is missing or mistyped or contradicts the table."""
+    """Return the error for a parameter that is missing or invalid, or contradicts the table."""
     return InvalidRequestError(message, status=400, code=code)
-
-
-def of_view(name: object) -> InvalidRequestError:
-    """Return the error for using a view in the Storage API (``docs/protocol.md`` 8.6)."""
-    message = f"{name} is a view, which stores no rows; read it with SQL"
-    return InvalidRequestError(message, status=405, code="MethodNotAllowed")
 
 
 def time_overflow() -> InvalidRequestError:
@@ -62,7 +50,7 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """Return the error for unsupported SQL; ``is_sure`` if MaxCompute surely supports it."""
+    """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
@@ -92,7 +80,9 @@ def no_such_partition(spec: object, table: object) -> NotFoundError:
 
 def no_such_version(name: object, version: int) -> NotFoundError:
     """Return the error for a version whose added rows are no longer stored."""
-    message = f"version {version} of {name} is not kept any more: its rows were replaced since"
+    message = (
+        f"version {version} of {name} is no longer stored, because later versions replaced its rows"
+    )
     return no_such(message, code="NoSuchVersion")
 
 
@@ -120,7 +110,7 @@ def conflict(message: str, code: str) -> ConflictError:
 
 def not_appended(name: object, version: int) -> ConflictError:
     """Return the error for an incremental read of a version that did more than append rows."""
-    message = f"version {version} of {name} replaced rows instead of only adding some"
+    message = f"version {version} of {name} replaced rows instead of only appending some"
     return conflict(message, "VersionReplacedRows")
 
 
@@ -131,35 +121,25 @@ def invalid_state(message: str) -> ConflictError:
 
 def instance_over(instance_id: str) -> ConflictError:
     """Return the error for stopping an instance that has ended."""
-    message = f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set"
+    message = f"ODPS-0420095: the instance {instance_id} has ended, so its state cannot be set"
     return conflict(message, "InvalidStateSetting")
 
 
 def table_modified(name: object) -> ConflictError:
     """Return the error for a table that changed while a statement rewrote it."""
-    message = f"ODPS-0130071: {name} was changed while the statement ran"
+    message = f"ODPS-0130071: {name} was changed while the statement was running"
     return conflict(message, "TableModified")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
-    """Return the error for an exactly-once write whose row offset would leave a gap."""
-    message = f"the next row offset is {expected}, the request says {got}"
+    """Return the error for an exactly-once write whose row offset is not the next one."""
+    message = f"the row offset is {got}; it must be {expected}, the next one"
     return conflict(message, "RowOffsetConflict")
 
 
 def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
-    """Return the error for a missing key, token or right."""
+    """Return the error for a missing key, token or permission."""
     return AccessDeniedError(message, status=403, code=code)
-
-
-def disk_full() -> ServerFaultError:
-    """Return the error for a full disk of the service."""
-    return ServerFaultError(DISK_FULL, status=507, code="InsufficientStorage")
-
-
-def disk_failed() -> ServerFaultError:
-    """Return the error for a disk of the service that cannot be read or written."""
-    return ServerFaultError(DISK_FAILED, status=500, code="StorageFailure")
 
 
 def internal(message: str) -> ServerFaultError:
@@ -167,24 +147,19 @@ def internal(message: str) -> ServerFaultError:
     return ServerFaultError(message, status=500, code="InternalServerError")
 
 
-def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, reports a full disk."""
-    return any(_is(one, _ERRNOS, "No space left on device", "disk is full") for one in _all(error))
-
-
-def has_failed(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause or context, reports a disk input/output error."""
-    texts = ("Input/output error", "disk I/O error")
-    return any(_is(one, (errno.EIO,), *texts) for one in _all(error))
-
-
-def _is(error: BaseException, numbers: tuple[int, ...], system: str, sqlite: str) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in numbers or system in str(error)
-    return isinstance(error, sqlite3.OperationalError) and sqlite in str(error)
-
-
-def _all(error: BaseException | None) -> Iterator[BaseException]:
+def of_disk(error: BaseException | None) -> ServerFaultError | None:
+    """Return the error for a full or failed disk that an error, its cause or context reports."""
     while error is not None:
-        yield error
+        if isinstance(error, (OSError, sqlite3.OperationalError)):
+            number, text = getattr(error, "errno", None), str(error)
+            if number in _FULL or "No space left on device" in text or "disk is full" in text:
+                message = "the disk of the service is full; nothing that was committed is lost"
+                return ServerFaultError(message, status=507, code="InsufficientStorage")
+            if number == errno.EIO or "Input/output error" in text or "disk I/O error" in text:
+                message = (
+                    "the disk of the service cannot be read or written (input/output error);"
+                    " nothing that was committed is lost"
+                )
+                return ServerFaultError(message, status=500, code="StorageFailure")
         error = error.__cause__ or error.__context__
+    return None

@@ -1,14 +1,14 @@
-"""Alternative response forms, for cases where the real service's form is uncertain.
+"""Alternative response forms, for cases in which the real service's response is uncertain.
 
-Each field of :class:`Forms` is one such case. Its default is the most likely form; the others can
-be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests cover each form. The
-client accepts all of them.
+Each field of :class:`Forms` is one such case. Its default is the most likely form. The others can
+be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of them.
+The client accepts all forms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 import pyarrow as pa
@@ -26,21 +26,21 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """The response forms to send. Each field lists its values, the default first."""
+    """The response forms to use. The type of each field lists its values, the default first."""
 
-    # Time zone in the Arrow type of DATETIME and TIMESTAMP (evidence 151: set, name unknown).
+    # Time zone of DATETIME and TIMESTAMP in Arrow (evidence 151: it is set to an unknown name).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     # Split modes of non-incremental reads of primary-key tables (evidence 164: the Java SDK uses
     # Size in version 1; the vendor's manual specifies RowOffset).
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
-    # HTTP status of a nanosecond read with a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
-    # (evidence 152: only the error text is known); "none" sends every value that fits 64 bits.
+    # HTTP status if a nanosecond read has a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
+    # (evidence 152: only the error text is known). "none" sends every value that fits 64 bits.
     nanosecond_status: Literal["400", "500", "none"] = "400"
     # Arrow forms of STRING, CHAR, VARCHAR, JSON and BINARY, and of TIMESTAMP and TIMESTAMP_NTZ
     # (evidence 173: sessions of version 1 could request the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"  # padding of CHAR(n), evidence 153
+    char: Literal["padded", "stripped"] = "padded"  # padding of CHAR(n): evidence 153
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
@@ -53,7 +53,7 @@ class Forms:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:
-        """Parse texts such as ``time_zone=none``, or raise ``ConfigError`` for an unknown form."""
+        """Parse options such as ``time_zone=none``; raise ``ConfigError`` for an unknown form."""
         choices = {name: get_args(kind) for name, kind in get_type_hints(cls).items()}
         given: dict[str, Any] = {}
         for text in texts:
@@ -67,9 +67,9 @@ class Forms:
 
     @classmethod
     def describe(cls) -> str:
-        """Return all forms and their values in one line, for ``--help``."""
-        hints = get_type_hints(cls)
-        return "; ".join(f"{one.name}={'|'.join(get_args(hints[one.name]))}" for one in fields(cls))
+        """Return all forms and their values on one line, for ``--help``."""
+        kinds = get_type_hints(cls).items()
+        return "; ".join(f"{name}={'|'.join(get_args(kind))}" for name, kind in kinds)
 
 
 def formed(

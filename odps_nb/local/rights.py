@@ -1,8 +1,8 @@
 """Access rights: which key may read and write which projects.
 
-A key with no entry may do everything; a service with no entries checks nothing. Each route declares
-the right that it requires in its project (`odps_nb.local.routes.table`). SQL statements name
-projects in their text, so their rights are checked when names are resolved.
+A key without an entry has all rights. A service without entries does not check rights. Each route
+declares the right that it requires in its project (`odps_nb.local.routes.table`). SQL statements
+name projects in their text, so rights are checked when these names are resolved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Rights:
         self.projects = tuple(dict.fromkeys(p for own in (given or {}).values() for p in own))
 
     def limits(self, access_id: str) -> bool:
-        """Return whether this key is restricted at all."""
+        """Return whether this key has limited rights."""
         return access_id in self._given
 
     def allows(self, access_id: str, project: str, right: Right) -> bool:
@@ -50,8 +50,8 @@ class Rights:
         """Raise 403 ``NoPermission`` unless the key has the right."""
         if not self.allows(access_id, project, right):
             raise faults.forbidden(
-                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key lacks "
-                f"the {right.name.lower()} right in the project {project!r}"
+                "ODPS-0130013:Authorization exception - Authorization Failed [4002], the key has "
+                f"no {right.name.lower()} permission in the project {project!r}"
             )
 
 
@@ -60,7 +60,7 @@ def _right(name: Any) -> Right:
         return Right[str(name).upper()]
     except KeyError:
         raise ConfigError(
-            f"{name!r} is not a right",
+            f"{name!r} is not an access right",
             option="credentials",
-            hint='write "query", "read" or "write"',
+            hint='use "query", "read" or "write"',
         ) from None

@@ -38,8 +38,8 @@ WORKERS = 16
 class Settings:
     """Settings of a service.
 
-    ``reads`` sets how coarsely reads are split and filtered; the defaults match the real service.
-    ``forms`` selects response forms in cases where the real service's form is uncertain.
+    ``reads`` sets the granularity of splits and filters; the defaults match the real service.
+    ``forms`` selects response forms in cases in which the real service's response is uncertain.
     """
 
     project: str = DEFAULT_PROJECT
@@ -57,7 +57,7 @@ class Settings:
 
 
 class Service:
-    """An open service folder and its parts; ``prepare`` is called before the folder is opened."""
+    """The service of one folder. ``prepare`` may fill the folder before its catalog is opened."""
 
     def __init__(
         self,

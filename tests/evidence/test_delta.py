@@ -150,7 +150,7 @@ def test_sql_deletes_by_condition_or_all(peer: Peer, name: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
-        ("UPDATE {0} SET `key` = 2", "part of the key"),
+        ("UPDATE {0} SET `key` = 2", "is a key column"),
         ("UPDATE {0} SET nope = 2", "no column 'nope'"),
         ("UPDATE {0} SET value = ", "expression"),
         ("UPDATE {0} SET value = 'a', value = 'b'", "twice"),

@@ -36,7 +36,7 @@ def analyst(protected: LocalService) -> Iterator[Connection]:
 def test_tables_are_described_and_not_read(analyst: Connection) -> None:
     table = analyst.table("numbers")
     assert table.schema.names == ("id",)
-    with pytest.raises(AccessDeniedError, match="lacks the read right"):
+    with pytest.raises(AccessDeniedError, match="has no read permission"):
         table.read().to_pandas()
 
 

@@ -111,7 +111,7 @@ def test_named_columns_with_comments(
 ) -> None:
     name = new_name("view")
     query = f"select ds, max(price) from {base.name} group by ds"
-    with pytest.raises(OdpsNbError, match="returns 2 columns, the view lists 1"):
+    with pytest.raises(OdpsNbError, match="returns 2 columns, but the view lists 1"):
         odps.sql(f"create view {name} (day) as {query}")
     odps.sql(f"create view {name} (day comment 'of sale', most) comment 'by day' as {query}")
     info = odps.table(name).info

@@ -152,7 +152,7 @@ def test_blobs_that_no_row_names_are_deleted_after_two_days(service: Service, cl
     service.catalog.create_table(
         table, TableSchema(columns=(Column(name="b", type=parse_type("blob")),)), owner="me"
     )
-    used, unused = (service.blobs.store_bytes([(d, "", "")], "local")[0] for d in (b"a", b"b"))
+    used, unused = (service.blobs.store_bytes(d, "local") for d in (b"a", b"b"))
     session = service.write_sessions.create(
         table, PartitionSpec(), overwrite=False, mode=WriteMode.BATCH
     )
@@ -212,7 +212,7 @@ def test_a_blob_on_its_way_into_a_table_is_not_forgotten(service: Service, clock
     service.catalog.create_table(
         table, TableSchema(columns=(Column(name="b", type=parse_type("blob")),)), owner="me"
     )
-    blob = service.blobs.store_bytes([(b"a", "", "")], "local")[0]
+    blob = service.blobs.store_bytes(b"a", "local")
     found = service.catalog.table(table)
     with Ingest(service.folder, found, PartitionSpec(), service.blobs) as ingest:
         ingest.write(pa.record_batch({"b": pa.array([blob.reference.raw], pa.binary())}))

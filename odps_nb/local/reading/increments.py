@@ -1,8 +1,8 @@
 """Incremental reads of primary-key tables: rows changed in a range of versions, grouped by bucket.
 
-Creating a session writes its own row files: one per partition, with rows sorted by bucket. Mode
-``cdc`` returns every change, mode ``append`` the last state of each key that is not deleted.
-The response form follows the live tests of the C++ client (TestIncrementalReadOptions*).
+Each session has its own row files: one per partition, with rows sorted by bucket. Mode ``cdc``
+returns every change. Mode ``append`` returns the last state of each key that was not deleted.
+The form of the response follows the C++ client's live tests (TestIncrementalReadOptions*).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TimeUnit
 
 UPDATED = 8
-"""Operation that mode ``append`` reports for a row whose key existed before."""
+"""The operation that mode ``append`` reports for a row whose key existed before."""
 DEFAULT_BUCKETS = 16
 MODES = ("append", "cdc")
 BATCH_ROWS = 64 * 1024
@@ -37,16 +37,11 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
-"""System columns of change streams; only the first name is known from the real service."""
-
-
-def changes_table(table: StoredTable) -> StoredTable:
-    """Return the table with the system columns of change streams after the data columns."""
-    return replace(table, schema=with_system_columns(table.schema))
+"""The system columns of change streams. The real service's name is known only for the first one."""
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Return the schema with the system columns inserted after the data columns."""
+    """Return the schema with the system columns of change streams after the data columns."""
     own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
@@ -91,8 +86,8 @@ class Interval:
 def seconds_of(value: object) -> float:
     """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (default UTC).
 
-    One to three digits after the last dot are the number of milliseconds, with or without leading
-    zeros (as the C++ client's live test writes them).
+    One to three digits after the last dot are a number of milliseconds, which may lack leading
+    zeros (as in the C++ client's live test).
     """
     text = str(value)
     if text.isdecimal():
@@ -122,7 +117,7 @@ class Changed:
 def bucket_ranges(
     changed: Sequence[Changed], segments: Sequence[Segment]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the row range and bucket of each split, for the files that are not pruned."""
+    """Return the row range and bucket of each split. Skips files that are not in ``segments``."""
     names = {segment.name for segment in segments}
     parts = [one for one in changed if one.file is None or one.file.name in names]
     buckets = [bucket for one in parts for bucket in one.buckets]
@@ -137,7 +132,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write each partition's rows changed in an interval to a file, and yield it."""
+    """Write the changed rows of each partition to a file, and yield their counts and the file."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)
@@ -187,7 +182,8 @@ def _last_state(
 
 def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     """Return the bucket of each row; a key has the same bucket in all versions."""
-    count = _bucket_count(table)
+    text = table.properties.get("write.bucket.num", "")
+    count = max(1, int(text)) if text.isascii() and text.isdigit() else DEFAULT_BUCKETS
     keys = rows.select(list(table.key_columns))
     if keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type):
         numbers = pc.fill_null(keys.column(0).cast(pa.int64()), 0).to_numpy()
@@ -195,8 +191,3 @@ def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     columns = [column.to_pylist() for column in keys.columns]
     hashes = (zlib.crc32(repr(key).encode()) % count for key in zip(*columns, strict=True))
     return np.fromiter(hashes, np.int64, rows.num_rows)
-
-
-def _bucket_count(table: StoredTable) -> int:
-    text = table.properties.get("write.bucket.num", "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() else DEFAULT_BUCKETS

@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # loads sqlglot, which only filters need
+if TYPE_CHECKING:  # imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000
@@ -53,12 +53,12 @@ class OpenReadSession:
 
     @property
     def counts_kept(self) -> bool:
-        """Whether row ranges count rows kept by the filter instead of stored rows."""
+        """Whether row ranges count the rows that the filter keeps instead of all stored rows."""
         return any(file.kept is not None for file in self.plan.files)
 
     @property
     def record_count(self) -> int | None:
-        """The number of rows that row ranges address; ``None`` in modes without row ranges."""
+        """The number of rows that row ranges can select; ``None`` in modes without row ranges."""
         if self.mode is not SplitMode.ROW_OFFSET:
             return None
         if self.counts_kept:
@@ -68,9 +68,10 @@ class OpenReadSession:
 
 # Sources of the limits: live tests of the vendor's clients aliyun-odps-sdk-cpp
 # (test/max_storage_api/table_read_test.cpp) and, for the older protocol, aliyun-odps-python-sdk
-# (odps/apis/storage_api/tests). docs/open-questions.md lists the unknowns.
+# (odps/apis/storage_api/tests). docs/open-questions.md lists the open questions.
 CLUSTERED_BLOCK_ROWS = 1_000
-"""A filter with one match returns under 2,000 rows (TestPredicate…ClusterTable)."""
+"""With this block size, a filter with one match returns fewer than 2,000 rows, as in the C++
+client's test TestPredicate…ClusterTable."""
 
 _KEY_SPLITS = {
     "both": (SplitMode.ROW_OFFSET, SplitMode.SIZE),
@@ -84,9 +85,9 @@ class ReadRules:
     """Read limits, set when a service is started; the defaults are those of the real service.
 
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
-    ``filter_block_rows`` rows of a file; 1 means single rows. In a session with a filter, row
-    ranges count stored rows, or with ``kept_ranges`` the rows that the filter keeps; which of
-    the two the real service counts has not been tested.
+    ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
+    row ranges count stored rows. With ``kept_ranges``, they count the rows that the filter keeps.
+    Which of these the real service counts has not been tested.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -114,25 +115,27 @@ class ReadRules:
         if mode not in taken:
             modes = " or ".join(one.value for one in taken)
             raise faults.invalid(
-                f"{name} is a transactional table: it needs SplitMode {modes}, not {mode.value}"
+                f"{name} is a transactional table: it requires SplitMode {modes}, not {mode.value}"
             )
         if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
             raise faults.invalid(f"{name} has no buckets because it is not clustered")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
             raise faults.invalid(
-                f"SplitNumber {request.split_number} is too small: with SplitMode Size it must be"
-                f" at least {self.min_split_bytes} bytes"
+                f"SplitNumber is {request.split_number}; with SplitMode Size, it must be at least"
+                f" {self.min_split_bytes} bytes"
             )
 
 
 def check_batch(request: ReadRows) -> None:
     """Raise 400 if a batch size is outside the limits of the service."""
     if request.max_batch_rows > MAX_BATCH_ROWS:
-        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} exceeds {MAX_BATCH_ROWS}")
+        raise faults.invalid(
+            f"MaxBatchRows is {request.max_batch_rows}; the maximum is {MAX_BATCH_ROWS}"
+        )
     size = request.max_batch_raw_size
     if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
         raise faults.invalid(
-            f"MaxBatchRawSize {size} is neither 0 nor {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
+            f"MaxBatchRawSize is {size}; it must be 0, or {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
         )
 
 
@@ -332,7 +335,7 @@ def by_count(
 ) -> list[Range]:
     """Return at most ``count`` splits of similar row counts, but at least one per group.
 
-    All rows are one group, or with ``cross_partition=False`` those of each partition.
+    All rows form one group. With ``cross_partition=False``, each partition forms a group.
     """
     key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
     groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]

@@ -25,9 +25,9 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
 MAX_LENGTH = 64 * 1024
-# DuckDB functions, unknown to the parser, that wait or return several rows or columns
+# DuckDB functions that the parser does not know. They wait, or return several rows or columns.
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
-# functions that build huge values from short ones: DuckDB neither limits nor interrupts them
+# Functions that build huge values from short ones. DuckDB cannot limit or interrupt them.
 _GROWING = frozenset(
     {
         *("repeat", "lpad", "rpad", "format", "printf", "bar", "range", "generate_series"),
@@ -48,7 +48,9 @@ class Predicate:
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
         """Parse a predicate, or raise 400 unless it is a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
-            raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
+            raise _refused(
+                f"the filter predicate has {len(text)} characters; the maximum is {MAX_LENGTH}"
+            )
         parsed = _parse(text)
         compare_chars(parsed, {c.name.casefold(): {c.type.code} for c in schema})
         conjuncts = tuple(
@@ -74,7 +76,7 @@ class Predicate:
         return replace(self, columns=tuple(k for k in keys if k in used), conjuncts=own)
 
     def keeps(self, specs: list[PartitionSpec], schema: TableSchema) -> list[bool]:
-        """Return for each partition whether the predicate, a `partition_part`, is true."""
+        """Return whether the predicate (a `partition_part`) is true, for each partition."""
         if not specs:
             return []
         types = {c.name: arrow_type(c.type) for c in schema.partition_columns}
@@ -98,14 +100,14 @@ class Predicate:
     def _try_on(self, schema: TableSchema) -> None:
         """Evaluate the predicate on two null rows, to raise its errors at session creation.
 
-        DuckDB reports unknown functions and types without rows, but needs rows to report
-        aggregates and constants that cannot be compared (``"id" = 1``: a text, not a column).
+        DuckDB reports unknown functions and types even without rows. It needs rows to report
+        aggregates and invalid comparisons of constants (in ``"id" = 1``, "id" is a string).
         """
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
             if not pa.types.is_boolean(evaluator.values(nulls, 2).type):
-                raise _refused("the filter predicate is not a boolean expression")
+                raise _refused("the filter predicate must be a boolean expression")
 
 
 class Evaluator:
@@ -121,10 +123,10 @@ class Evaluator:
     def values(
         self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
     ) -> pa.ChunkedArray:
-        """Return the expression's values; ``form`` is SQL in which it replaces ``{}``."""
+        """Return the values of the expression, which replaces ``{}`` in the SQL ``form``."""
         import duckdb
 
-        # an unnamed column keeps the row count if the predicate names no column
+        # the unnamed column provides the row count if the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         try:
             self._connection.register("batch", batch)
@@ -134,10 +136,10 @@ class Evaluator:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
-            with suppress(duckdb.FatalException):  # later calls raise it again
+            with suppress(duckdb.FatalException):  # a later call raises this error again
                 self._connection.unregister("batch")
         if len(found) != rows:
-            raise _refused("the filter predicate does not return one value per row")
+            raise _refused("the filter predicate must return one value per row")
         return found
 
 
@@ -148,7 +150,7 @@ def _refused(message: str, before: str = "") -> InvalidRequestError:
 
 
 def _before(error: Any) -> str:
-    """Return blank text that ends at the parser's error, for counting lines and columns."""
+    """Return blank text that ends at the position of the parser's error."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
@@ -164,11 +166,11 @@ def _parse(text: str) -> Any:
     except RecursionError:
         raise _refused("the filter predicate is nested too deeply") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Condition):
-        raise _refused("the filter predicate is not one boolean expression")
+        raise _refused("the filter predicate must be one boolean expression")
     found = statements[0]
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
-        raise _refused("a filter predicate cannot have subqueries, tables or parameters")
+        raise _refused("a filter predicate cannot contain subqueries, tables or parameters")
     # the values of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
@@ -211,7 +213,7 @@ def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
         column = schema.find(parts[0].name)
         if column is None:
             raise _refused(
-                f"the table has no column {parts[0].name!r}, used by the filter predicate",
+                f"the filter predicate uses {parts[0].name!r}, which is not a column of the table",
                 text[: parts[0].meta.get("start", 0)],
             )
         parts[0].set("this", column.name)

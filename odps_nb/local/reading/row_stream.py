@@ -17,15 +17,16 @@ from odps_nb.local import faults
 from odps_nb.terms import Compression
 
 LAST_NANOSECOND = 2**31 * 10**9 - 1
-"""End of the last second that the real service sends in ns, 2038-01-19 03:14:07."""
+"""The end of 2038-01-19 03:14:07, the last second that the real service sends in ns."""
 
 
 def rebatch(
     batches: Iterator[pa.RecordBatch], *, max_rows: int, max_bytes: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Split batches to at most ``max_rows`` rows, and ``max_bytes`` bytes unless a row is larger.
+    """Split batches into pieces of at most ``max_rows`` rows and ``max_bytes`` bytes.
 
-    Yields no empty batches, because one vendor client interprets them as the end of the stream.
+    A row that is larger than ``max_bytes`` becomes a separate piece. Yields no empty batches,
+    because one vendor client interprets them as the end of the stream.
     """
     for batch in batches:
         for start in range(0, batch.num_rows, max_rows):
@@ -69,7 +70,7 @@ def _has_far_time(array: pa.Array) -> bool:
         return bool(ends["min"].is_valid) and (
             ends["min"].as_py() < 0 or ends["max"].as_py() > LAST_NANOSECOND
         )
-    if pa.types.is_map(kind):  # maps have no flatten(); keys and items ignore slices
+    if pa.types.is_map(kind):  # maps have no flatten(), and their keys and items ignore the slice
         first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
         parts = (part.slice(first, last - first) for part in (array.keys, array.items))
         return any(map(_has_far_time, parts))
@@ -79,7 +80,7 @@ def _has_far_time(array: pa.Array) -> bool:
 
 
 class _Pieces:
-    """The file that Arrow writes to; collects bytes and buffers without copying them."""
+    """The file that Arrow writes to. It collects bytes and buffers without copying them."""
 
     closed = False
 
@@ -108,8 +109,8 @@ def encode_stream(
     """Yield the stream in pieces, with the end marker last.
 
     A piece is an uncopied buffer of a column, or the metadata and padding between buffers. The
-    first rows are produced before the schema is yielded, so that an early failure is an error
-    response instead of a broken stream.
+    first rows are produced before the schema is yielded, so that an early failure results in an
+    error response instead of a broken stream.
     """
     options = pa.ipc.IpcWriteOptions(compression=ipc.value) if ipc is not Compression.NONE else None
     pieces = _Pieces()

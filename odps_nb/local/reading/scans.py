@@ -7,19 +7,19 @@ row group at a time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant_array, in_units
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant, in_units
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # loads sqlglot, which only filters need
+if TYPE_CHECKING:  # imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -27,7 +27,7 @@ MASK_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanFile:
-    """A row file of a snapshot, its partition values, and its number of rows after the filter."""
+    """A row file of a snapshot. ``kept`` is the number of its rows that the filter keeps."""
 
     name: str
     rows: int
@@ -78,8 +78,9 @@ def scan(
         evaluator = None
         if plan.predicate is not None:
             evaluator = stack.enter_context(plan.predicate.evaluator())
+        reader = _Reader(folder, plan, wanted, evaluator)
         for file, low, high in cut_rows(plan.files, start, stop):
-            for batch in batches_of(folder, plan, file, low, high, wanted, evaluator):
+            for batch in reader.batches(file, low, high):
                 taken = min(skip, batch.num_rows)
                 skip -= taken
                 if taken < batch.num_rows:
@@ -100,59 +101,82 @@ def cut_rows(
             return
 
 
-def batches_of(
-    folder: DataFolder,
-    plan: ScanPlan,
-    file: ScanFile,
-    low: int,
-    high: int,
-    wanted: Sequence[Column],
-    evaluator: Evaluator | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows ``[low, high)`` of one file with the wanted columns, filtered."""
-    if evaluator is None or plan.block_rows <= 1:
-        yield from _rows_of(folder, plan, file, low, high, wanted, evaluator)
-        return
-    for start, stop in _kept_blocks(folder, plan, file, low, high, evaluator):
-        yield from _rows_of(folder, plan, file, start, stop, wanted, None)
+class _Reader:
+    """Reads the files of a plan. ``evaluator`` applies the filter, if there is one."""
 
+    def __init__(
+        self,
+        folder: DataFolder,
+        plan: ScanPlan,
+        wanted: Sequence[Column],
+        evaluator: Evaluator | None,
+    ) -> None:
+        self._folder, self._plan, self._wanted, self._evaluator = folder, plan, wanted, evaluator
+        names = () if plan.predicate is None else plan.predicate.columns
+        self._used = {c.name: c for c in plan.table_columns if c.name in names}
 
-def _kept_blocks(
-    folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
-) -> Iterator[tuple[int, int]]:
-    """Yield the ranges within ``[low, high)`` whose blocks have a row that the filter keeps.
+    def batches(self, file: ScanFile, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows ``[low, high)`` of one file, filtered."""
+        if self._evaluator is None or self._plan.block_rows <= 1:
+            yield from self._rows(file, low, high, self._evaluator)
+            return
+        for start, stop in self._kept_blocks(file, low, high, self._evaluator):
+            yield from self._rows(file, start, stop, None)
 
-    Blocks start at multiples of the block size in the file, even if a split starts inside one,
-    so that the rows returned do not depend on the splits. Adjacent blocks within one mask are
-    joined and read together.
-    """
-    size = plan.block_rows
-    start, end = low // size * size, min(file.rows, -(-high // size) * size)
-    row, block, found = start, start // size, False
-    for kept in _masks(folder, plan, file, start, end, evaluator):
-        seen, ranges = 0, list[tuple[int, int]]()
-        while seen < len(kept):
-            stop = min(end, (block + 1) * size)
-            taken = min(stop - row, len(kept) - seen)
-            found = found or bool(kept.slice(seen, taken).true_count)
-            row, seen = row + taken, seen + taken
-            if row == stop:
-                first = max(low, block * size)
-                if found and ranges and ranges[-1][1] == first:
-                    first = ranges.pop()[0]
-                if found:
-                    ranges.append((first, min(high, stop)))
-                block, found = block + 1, False
-        yield from ranges
+    def _kept_blocks(
+        self, file: ScanFile, low: int, high: int, evaluator: Evaluator
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the ranges within ``[low, high)`` whose blocks contain a row that the filter keeps.
 
+        Blocks start at multiples of the block size in the file, even if a split starts inside one,
+        so that the rows returned do not depend on the splits. Adjacent blocks within one mask are
+        joined and read together.
+        """
+        size = self._plan.block_rows
+        start, end = low // size * size, min(file.rows, -(-high // size) * size)
+        row, block, found = start, start // size, False
+        for batch in gathered(self._stored(file, self._used, start, end)):
+            kept = evaluator.mask(_arrays(batch, self._used, file), batch.num_rows)
+            seen, ranges = 0, list[tuple[int, int]]()
+            while seen < len(kept):
+                stop = min(end, (block + 1) * size)
+                taken = min(stop - row, len(kept) - seen)
+                found = found or bool(kept.slice(seen, taken).true_count)
+                row, seen = row + taken, seen + taken
+                if row == stop:
+                    first = max(low, block * size)
+                    if found and ranges and ranges[-1][1] == first:
+                        first = ranges.pop()[0]
+                    if found:
+                        ranges.append((first, min(high, stop)))
+                    block, found = block + 1, False
+            yield from ranges
 
-def _masks(
-    folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
-) -> Iterator[pa.BooleanArray]:
-    """Yield masks of the rows in ``[low, high)`` that the filter keeps, for several groups each."""
-    used = _used(plan)
-    for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
-        yield evaluator.mask(_arrays(batch, used, file), batch.num_rows)
+    def _rows(
+        self, file: ScanFile, low: int, high: int, evaluator: Evaluator | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in ``[low, high)`` of one file that the evaluator keeps."""
+        used = {} if evaluator is None else self._used
+        needed = {c.name: c for c in self._wanted} | used
+        schema = self._plan.schema(self._wanted)
+        for batch in self._stored(file, needed, low, high):
+            arrays, rows = _arrays(batch, needed, file), batch.num_rows
+            if evaluator is not None:
+                mask = evaluator.mask({name: arrays[name] for name in used}, rows)
+                if mask.true_count < rows:  # before times are converted, because that may raise
+                    arrays = {c.name: arrays[c.name].filter(mask) for c in self._wanted}
+                    rows = mask.true_count
+            if rows and self._wanted:
+                shown = [in_units(arrays[field.name], field.type) for field in schema]
+                yield pa.record_batch(shown, schema=schema)
+            elif rows:
+                yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+    def _stored(
+        self, file: ScanFile, columns: Iterable[str], low: int, high: int
+    ) -> Iterator[pa.RecordBatch]:
+        names = [name for name in columns if name not in self._plan.partition_keys]
+        return read_rows(self._folder, file.name, names, low, high)
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,54 +193,15 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(held)
 
 
-def _used(plan: ScanPlan) -> dict[str, Column]:
-    """Return the columns that the filter needs, by name."""
-    names = () if plan.predicate is None else plan.predicate.columns
-    stored = {c.name: c for c in plan.table_columns}
-    return {name: stored[name] for name in names}
-
-
-def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
-    """Return the names of the needed columns that are stored in files."""
-    return [name for name in needed if name not in plan.partition_keys]
-
-
-def _rows_of(
-    folder: DataFolder,
-    plan: ScanPlan,
-    file: ScanFile,
-    low: int,
-    high: int,
-    wanted: Sequence[Column],
-    evaluator: Evaluator | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in ``[low, high)`` of one file that the evaluator keeps."""
-    used = {} if evaluator is None else _used(plan)
-    needed = {c.name: c for c in wanted} | used
-    schema = plan.schema(wanted)
-    for batch in read_rows(folder, file.name, _stored(plan, needed), low, high):
-        arrays, rows = _arrays(batch, needed, file), batch.num_rows
-        if evaluator is not None:
-            mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-            if mask.true_count < rows:  # drop other rows first: converting their times may raise
-                arrays = {c.name: arrays[c.name].filter(mask) for c in wanted}
-                rows = mask.true_count
-        if rows and wanted:
-            shown = (in_units(arrays[c.name], f.type) for c, f in zip(wanted, schema, strict=True))
-            yield pa.record_batch(list(shown), schema=schema)
-        elif rows:
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns by name, with partition values, and nulls for columns added later."""
+    """Return columns by name. Adds partition values, and nulls for columns added later."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)
         if name in values:
-            found[name] = constant_array(values[name], target, name, batch.num_rows)
+            found[name] = pa.repeat(constant(values[name], target, name), batch.num_rows)
         elif index >= 0:
             found[name] = batch.column(index)
         else:

@@ -1,7 +1,7 @@
 """Creates, finds, reads and expires read sessions.
 
-A session is a catalog row with a plan. It pins the files that it reads, so its table may be
-changed or dropped meanwhile. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
+A session is a catalog row with a plan. It pins the files that it reads, so its table can be
+changed or dropped in the meantime. See ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from odps_nb.local.reading.increments import (
     Interval,
     bucket_ranges,
     changed_rows,
-    changes_table,
     with_system_columns,
 )
 from odps_nb.local.reading.plan import (
@@ -38,7 +37,7 @@ from odps_nb.local.reading.plan import (
     session_of_text,
     session_text,
 )
-from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
+from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
 from odps_nb.local.store.database import Database
@@ -82,7 +81,14 @@ class ReadSessions:
             table, segments, changed = self._taken(session_id, table, request)
         try:
             session = self._planned(session_id, table, segments, request, changed)
-            self._save(session, table)
+            self._db.run(
+                "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
+                session_id,
+                table.table_id,
+                self._clock(),
+                session.expires,
+                session_text(session),
+            )
         except BaseException:
             self._snapshots.unpin(session_id)
             raise
@@ -165,7 +171,7 @@ class ReadSessions:
     def _taken(
         self, session_id: str, table: StoredTable, request: CreateReadSession
     ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
-        """Pin the files to read; for an incremental read, write the files of changes first."""
+        """Pin the files to read. An incremental read of changes writes its files first."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
@@ -183,7 +189,7 @@ class ReadSessions:
             return table, segments, None
         log = ChangeLog(self._db, self._folder)
         changed = tuple(changed_rows(self._folder, log, table, found, specs))
-        table = changes_table(table)
+        table = replace(table, schema=with_system_columns(table.schema))
         own = [(one.spec, one.file) for one in changed]
         return table, self._snapshots.pin_own(session_id, table, own), changed
 
@@ -216,7 +222,11 @@ class ReadSessions:
         )
         if by_rows and self._rules.kept_ranges and predicate is not None:
             plan = replace(plan, files=tuple(self._counted(plan)))
-        ranges, buckets = self._ranges(segments, request, changed)
+        ranges, buckets = cut_ranges(segments, request), tuple[int, ...]()
+        if request.split_mode is SplitMode.BUCKET:
+            buckets = tuple(range(len(ranges)))
+            if changed is not None:
+                ranges, buckets = bucket_ranges(changed, segments)
         return OpenReadSession(
             session_id=session_id,
             table=table.name,
@@ -233,43 +243,30 @@ class ReadSessions:
             buckets=buckets,
         )
 
-    def _ranges(
-        self,
-        segments: Sequence[Segment],
-        request: CreateReadSession,
-        changed: tuple[Changed, ...] | None,
-    ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-        """Return the row ranges of the splits and, in mode Bucket, the bucket of each."""
-        if request.split_mode is not SplitMode.BUCKET:
-            return cut_ranges(segments, request), ()
-        if changed is not None:
-            return bucket_ranges(changed, segments)
-        ranges = cut_ranges(segments, request)
-        return ranges, tuple(range(len(ranges)))
-
     def _counted(self, plan: ScanPlan) -> Iterator[ScanFile]:
-        """Yield each file with its number of kept rows, which row ranges then address."""
-        assert plan.predicate is not None
-        with plan.predicate.evaluator() as evaluator:
-            for file in plan.files:
-                batches = batches_of(self._folder, plan, file, 0, file.rows, (), evaluator)
-                yield replace(file, kept=sum(batch.num_rows for batch in batches))
+        """Yield each file with the number of rows that the filter keeps."""
+        for file in plan.files:
+            batches = scan(self._folder, replace(plan, files=(file,)), 0, file.rows, columns=())
+            yield replace(file, kept=sum(batch.num_rows for batch in batches))
 
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return snapshot rows ``[start, stop)``, kept rows to skip, and a limit or ``None``."""
+        """Return the row range in the snapshot, kept rows to skip, and a limit or ``None``."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
-                raise faults.invalid(f"the session has no split {split.index}")
+                count = len(session.ranges)
+                raise faults.invalid(f"there is no split {split.index}; the session has {count}")
             start, stop = session.ranges[split.index]
             return start, stop, skip, None
         if session.plan.predicate is not None and session.mode is not SplitMode.ROW_OFFSET:
-            raise faults.invalid("a session with a filter needs SplitMode RowOffset for row ranges")
+            raise faults.invalid(
+                "row ranges of a session with a filter require SplitMode RowOffset"
+            )
         total = session.rows if session.record_count is None else session.record_count
         if split.offset > total:
             raise faults.invalid(
-                f"Offset {split.offset} is beyond the {total} rows of the session",
+                f"Offset is {split.offset}, but the session has {total} rows",
                 code="InvalidRowRange",
             )
         if not session.counts_kept:
@@ -277,23 +274,13 @@ class ReadSessions:
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
-    def _save(self, session: OpenReadSession, table: StoredTable) -> None:
-        self._db.run(
-            "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
-            session.session_id,
-            table.table_id,
-            self._clock(),
-            session.expires,
-            session_text(session),
-        )
-
     def _load(self, session_id: str) -> OpenReadSession:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
         try:
             return session_of_text(session_id, row["plan"], row["expires"], self._duck)
-        except (KeyError, ValueError):  # written by another version of the service
+        except (KeyError, ValueError):  # another version of the service wrote the session
             raise faults.expired(session_id) from None
 
 

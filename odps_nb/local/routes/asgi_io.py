@@ -99,7 +99,8 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 async def drain(request: Request) -> None:
     """Read and discard the rest of a body."""
-    with suppress(ClientDisconnect, RuntimeError):  # the client is gone, or the body was read
+    # the client may have disconnected, or the body may have been read
+    with suppress(ClientDisconnect, RuntimeError):
         async for _ in request.stream():
             pass
 
@@ -107,8 +108,8 @@ async def drain(request: Request) -> None:
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
-    The first chunks are produced before the response exists, so that an early failure becomes an
-    error document. A later failure aborts the connection, so that the client sees a broken body.
+    The first chunks are produced before the response exists, so that an early failure results in
+    an error document. A later failure aborts the connection, so the client detects a broken body.
     """
 
     def __init__(
@@ -117,16 +118,16 @@ class StreamedResponse(Response):
         source: Generator[Bytes, None, None],
         pool: Executor,
         *,
-        media_type: str = "application/octet-stream",
-        headers: Mapping[str, str] | None = None,
+        media_type: str,
+        headers: Mapping[str, str],
     ) -> None:
         self._first, self._source, self._pool = first, source, pool
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.body = b""
-        self.init_headers(headers or {})
-        # Response sets the length of its own, empty body, but this body is chunked
+        self.init_headers(headers)
+        # Response sets the length of an empty body, but this body is chunked
         self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,7 +184,7 @@ class StreamedResponse(Response):
             await self._put_away(upcoming, is_end=some.is_end)
 
     async def _put_away(self, working: asyncio.Future[Any] | None, *, is_end: bool) -> None:
-        """Close the source after its worker has stopped: a running generator cannot be closed."""
+        """Close the source after its worker has stopped. (A running generator cannot be closed.)"""
         if working is not None:
             await asyncio.wait([working])
         if not is_end:

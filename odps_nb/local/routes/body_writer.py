@@ -1,7 +1,7 @@
 """Writes a long response body to its socket from a worker thread, in chunks (RFC 9112, 7.1).
 
-Through uvicorn, each megabyte costs two thread switches and up to three copies; here a worker
-sends it with one system call. h11 sends the response head and the last chunk.
+Through uvicorn, each megabyte costs two thread switches and up to three copies. Here, a worker
+thread sends it with one system call. h11 sends the response head and the last chunk.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from starlette.types import Scope
 Bytes = bytes | memoryview
 
 CHUNK_BYTES = 1 << 20
-"""Bytes that a worker produces before it sends them."""
+"""The number of bytes that a worker produces before it sends them."""
 TURN_BYTES = 8 << 20
-"""Bytes after which a worker thread yields to other responses."""
+"""The number of bytes after which a worker thread yields to other responses."""
 PATIENCE = 0.005
-"""Seconds that a worker waits for a client whose receive buffer is full."""
+"""The time in seconds that a worker waits for a client whose receive buffer is full."""
 _MOST_PIECES = 1000  # per system call; the limit is 1024
 
 
@@ -40,8 +40,8 @@ class TurnEnd(enum.Enum):
 def direct_transport(scope: Scope) -> Any | None:
     """Return the transport if its socket may be written to directly now, else ``None``.
 
-    Requires HTTP/1.1 (for chunks), no middleware that needs the messages, and that all data that
-    the server has written so far was sent.
+    Requires HTTP/1.1 (for chunks) and no middleware that needs the messages. The socket must
+    already have sent all data that the server has written.
     """
     state = scope.get("state", {})
     if scope["http_version"] != "1.1" or scope["method"] == "HEAD" or not state.get("direct"):
@@ -94,7 +94,10 @@ class BodyWriter:
                     return TurnEnd.ALL
                 if sent >= TURN_BYTES:
                     return TurnEnd.SOME
-                self._take()
+                chunks, self._ended = take_some(self._source)
+                self._frame(chunks)
+                if self._ended:
+                    self._pieces.append(b"\r\n")
         except (ConnectionError, TimeoutError):
             return TurnEnd.BROKEN
 
@@ -114,12 +117,6 @@ class BodyWriter:
         """Close the duplicate of the socket. Idempotent."""
         self._socket.close()
 
-    def _take(self) -> None:
-        chunks, self._ended = take_some(self._source)
-        self._frame(chunks)
-        if self._ended:
-            self._pieces.append(b"\r\n")
-
     def _frame(self, chunks: list[Bytes]) -> None:
         size = sum(map(len, chunks))
         if not size:  # an empty chunk would end the body
@@ -130,7 +127,7 @@ class BodyWriter:
         self._begun = True
 
     def _send(self) -> int:
-        """Send some pieces; return the number of bytes sent, 0 if none was sent in `PATIENCE`."""
+        """Send some pieces; return the number of bytes, or 0 if the socket stays full."""
         try:
             count = self._socket.sendmsg(self._pieces)
         except BlockingIOError:

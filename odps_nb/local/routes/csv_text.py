@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,18 +30,15 @@ def _texts(array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
         return [None if v is None else _moment(v, array.type.unit) for v in array]
-    values = array.view(as_bytes(array.type)).to_pylist()  # a STRING may hold arbitrary bytes
-    as_text = partial(_json, kind=array.type) if pa.types.is_nested(array.type) else _text
-    return [None if v is None else as_text(v) for v in values]
-
-
-def _json(value: Any, kind: pa.DataType) -> str:
-    plain = _plain(value, kind)
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    values = array.view(as_bytes(array.type)).to_pylist()  # a STRING may contain any bytes
+    if pa.types.is_nested(array.type):
+        spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        return [None if v is None else spell(_plain(v, array.type)) for v in values]
+    return [None if v is None else _text(v) for v in values]
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a nested value for JSON: a MAP becomes an object, numbers stay numbers."""
+    """Return a nested value for JSON. A MAP becomes an object, and numbers remain numbers."""
     if value is None:
         return None
     if pa.types.is_map(kind):

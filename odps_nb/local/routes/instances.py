@@ -24,7 +24,7 @@ _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "S
 
 
 class InstanceRoutes:
-    """Handles requests about SQL instances; rights are checked when names are resolved."""
+    """Handles requests about SQL instances. Rights are checked when names are resolved."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -58,7 +58,7 @@ class InstanceRoutes:
         return page("Instances", map(_listed_instance, found[:most]), marker=marker, most=most)
 
     def _progress(self, asked: Asked) -> Response:
-        """Handle ``get_task_progress``, reporting one worker for each statement."""
+        """Handle ``get_task_progress``. Reports one worker for each statement."""
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
         over = int(found.is_over)
         facts = {
@@ -89,7 +89,7 @@ class InstanceRoutes:
 
     def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
         self._service.catalog.project(call.project)
-        settings = call.settings  # without those of SET statements in the text
+        settings = call.settings  # excludes SET statements in the text
         schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
         place = Place(
             project=call.project,
@@ -154,7 +154,7 @@ class InstanceRoutes:
 
     def _result(self, instance: Instance) -> control.InstanceResult:
         text, kind = "", "csv"
-        if instance.message:  # it is an error or a cost estimate
+        if instance.message:  # the message is an error or a cost estimate
             text, kind = instance.message, "text"
         elif instance.schema.columns:
             schema, batches = self._service.instances.rows(instance, 0, CSV_ROWS)

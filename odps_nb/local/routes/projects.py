@@ -80,7 +80,7 @@ class ProjectRoutes:
         return Response(asked.base, media_type="text/plain")
 
     def _authorization(self, asked: Asked) -> Response:
-        # clients put this token into links to web pages, which this service does not have
+        # clients use this token in links to web pages, which this service does not provide
         token = base64.b64encode(asked.path["project"].encode()).decode()
         body = DECLARATION + element("Authorization", (element("Result", token),))
         return Response(body, media_type=XML)

@@ -44,7 +44,9 @@ def storage_routes(service: Service) -> Iterator[Route]:
 
     async def answer(request: Request, asked: Asked) -> Response:
         if asked.path["version"] not in _VERSIONS:
-            raise faults.no_such(f"unknown Storage API version {asked.path['version']!r}")
+            raise faults.no_such(
+                f"there is no Storage API version {asked.path['version']!r}; use v2 or v3"
+            )
         upload = asked.wire.action in _UPLOADS
         if not upload:
             wire = replace(asked.wire, body=await edge.body_bytes(request))
@@ -80,7 +82,7 @@ class StorageActions:
         yield To(calls.WriteRows, Right.WRITE, self._write_rows)
         yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
         yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
-        yield To(calls.ReadBlobs, None, self._read_blobs)  # checks rights in the blobs' projects
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # checks the blobs' projects
         yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
         yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
         yield To(calls.ReadInstance, Right.QUERY, self._read_instance)
@@ -224,7 +226,7 @@ class StorageActions:
     def _write_rows(self, request: calls.WriteRows, asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
-        landed = self._writes.write(
+        stream, staging_id = self._writes.write(
             session,
             stream,
             read_body(asked.upload),
@@ -232,8 +234,8 @@ class StorageActions:
             token=request.access_token,
         )
         return calls.WriteRowsAnswer(
-            row_offset=landed.stream.next_row if request.row_offset is not None else None,
-            staging_id=landed.staging_id or None,
+            row_offset=stream.next_row if request.row_offset is not None else None,
+            staging_id=staging_id or None,
             route_token=self._route,
         )
 
@@ -242,9 +244,7 @@ class StorageActions:
     def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
         session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
-            raise faults.invalid(
-                f"the column id {request.column_id} is not a BLOB column of the table"
-            )
+            raise faults.invalid(f"the table has no BLOB column with the id {request.column_id}")
         blob = self._service.blobs.store_one(
             asked.upload, request.compression, session.table.name.project
         )
@@ -287,14 +287,11 @@ class StorageActions:
 
     def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> object:
         instances, limited = self._service.instances, request.enable_limit
-        self._may_read_all(asked, request.project, limited=limited)
+        if not limited:
+            self._service.rights.require(asked.access_id, request.project, Right.READ)
         result = instances.result(request.project, request.instance_id)
         download = instances.open_download(result.instance_id, limited=limited)
         return self._instance_answer(download, limited_result(result) if limited else result)
-
-    def _may_read_all(self, asked: Asked, project: str, *, limited: bool) -> None:
-        if not limited:
-            self._service.rights.require(asked.access_id, project, Right.READ)
 
     def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> object:
         result = self._service.instances.downloaded(
@@ -315,7 +312,8 @@ class StorageActions:
         if request.session_id is not None:
             result = instances.downloaded(request.session_id, project, instance)
         else:
-            self._may_read_all(asked, project, limited=request.enable_limit)
+            if not request.enable_limit:
+                self._service.rights.require(asked.access_id, project, Right.READ)
             result = instances.result(project, instance)
             result = limited_result(result) if request.enable_limit else result
         count = result.rows if request.count is None else request.count

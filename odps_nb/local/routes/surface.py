@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,7 +16,6 @@ from starlette.types import Scope
 
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
-from odps_nb.local.faults import has_failed, is_full
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.body_writer import Some, take_some
@@ -72,9 +70,10 @@ class Surface:
                 log.info("%s %s %s: %s", request_id, request.method, request.url.path, error)
                 response = self._refusal(error, request_id)
             except Exception as error:  # the client always gets an error document
-                if not is_full(error):
+                fault = faults.of_disk(error) or faults.internal("internal error")
+                if fault.status == 500:
                     log.exception("%s %s %s", request_id, request.method, request.url.path)
-                response = self._failure(error, request_id)
+                response = self._refusal(fault, request_id)
             await edge.drain(request)
             response.headers[REQUEST_ID] = request_id
             return response
@@ -82,7 +81,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's right in ``named['project']`` and, if set, to ``named['instance']``."""
+        """Check the key's right in the project, and that it owns the instance if one is named."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -104,15 +103,19 @@ class Surface:
         service, pool = self._service, self._service.workers
         if upload:
             limit = service.settings.max_body
-            asked = replace(asked, body=await edge.body_file(request, service.folder, pool, limit))
+            body_file = await edge.body_file(request, service.folder, pool, limit)
+            asked = replace(asked, upload=body_file)
         elif asked.wire.body is None:
             body = await edge.body_bytes(request)
             asked = replace(asked, wire=replace(asked.wire, body=body))
         try:
             answer, first = await edge.run(pool, _begun, work, asked)
         finally:
-            if asked.body is not None:
-                _discard(asked.body)
+            if upload:
+                try:
+                    asked.upload.unlink(missing_ok=True)
+                except OSError as error:  # must not change the response; the next start deletes it
+                    log.warning("%s could not be deleted: %s", asked.upload, error)
         if first is not None:
             return edge.StreamedResponse(
                 first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
@@ -143,16 +146,6 @@ class Surface:
 
         return handle
 
-    def _failure(self, error: Exception, request_id: str) -> Response:
-        """Return the response to an unexpected error: a disk error, or a logged 500."""
-        if is_full(error):
-            return self._refusal(faults.disk_full(), request_id)
-        if has_failed(error):
-            return self._refusal(faults.disk_failed(), request_id)
-        return error_document(
-            500, "InternalServerError", "internal error", request_id, xml=self._xml
-        )
-
     def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
         code = getattr(error, "code", None) or "InvalidArgument"
         status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
@@ -168,16 +161,8 @@ def error_document(status: int, code: str, message: str, request_id: str, *, xml
     return Response(content, status_code=status, media_type=media)
 
 
-def _discard(body: Path) -> None:
-    """Delete the file of a body; if that fails, the next start deletes it."""
-    try:
-        body.unlink(missing_ok=True)
-    except OSError as error:  # a failed clean-up must not change the response
-        log.warning("%s could not be deleted: %s", body, error)
-
-
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
-    """Call a handler; return its result and, for a stream, the first chunks."""
+    """Call a handler; return its result and, for a stream, its first chunks."""
     answer = work(asked)
     return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
@@ -190,7 +175,7 @@ class _KeyedRoute(Route):
         self._keys = keys
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether path, method and parameters match this route."""
+        """Return whether the path, method and parameters match this route."""
         match, child = super().matches(scope)
         if match is Match.NONE or not self._keys:
             return match, child

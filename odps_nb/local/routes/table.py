@@ -18,24 +18,18 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An authenticated request; ``base`` is the scheme and host, ``body`` an uploaded file."""
+    """An authenticated request; ``base`` is the scheme and host, ``upload`` the file of a body."""
 
     wire: WireRequest
     access_id: str
     base: str = ""
     path: Mapping[str, str] = field(default_factory=dict)
-    body: Path | None = None
+    upload: Path = Path()
 
     @property
     def params(self) -> dict[str, str]:
         """The query parameters; the last one wins if a name is repeated."""
         return dict(self.wire.params)
-
-    @property
-    def upload(self) -> Path:
-        """The file with the body of an upload."""
-        assert self.body is not None
-        return self.body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +45,8 @@ class StreamAnswer:
 class At:
     """A route table row for a path; ``right`` is required in its project (``None``: no check).
 
-    One of the query parameters ``keys`` must be present. Upload bodies are saved to files.
+    If ``keys`` is not empty, one of these query parameters must be present. The body of an
+    ``upload`` is saved to a file.
     """
 
     paths: Sequence[str]

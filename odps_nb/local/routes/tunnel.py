@@ -2,16 +2,14 @@
 
 See ``docs/protocol.md`` section 9.4.
 
-A download maps to a read session, an upload to a write session whose blocks are streams.
+A download is a read session. An upload is a write session in which each block is a stream.
 """
 
 from __future__ import annotations
 
-import mmap
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from starlette.routing import Route
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
+from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes.surface import Surface
@@ -55,7 +54,7 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
-    """Yield the tunnel's routes, which are under ``/projects`` without ``/api``."""
+    """Yield the routes of the tunnel. They begin with ``/projects``, without ``/api``."""
     return Surface(service, xml=False).routes(Tunnel(service).rows())
 
 
@@ -171,7 +170,7 @@ class Tunnel:
     def _block(self, asked: Asked) -> dict[str, Any]:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
-            raise faults.invalid("blockid must be a number")
+            raise faults.invalid(f"blockid is {block!r}; it must be a number")
         newest = self._writes.streams.newest(session, block)
         version = 1 if newest is None else newest.version + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
@@ -187,15 +186,9 @@ class Tunnel:
         fixed = {key for key, _ in spec}
         dynamic = [c for c in table.schema.partition_columns if c.name not in fixed]
         columns = [*table.schema.columns, *dynamic]
-        with closing(_opened(asked.upload, coding, self._service)) as data:
-            view = memoryview(data)
-            try:
-                if "arrow" in asked.params:
-                    yield from stored_batches(columns, view)
-                else:
-                    yield from decode_rows(columns, view)
-            finally:
-                view.release()
+        data = _opened(asked.upload, coding, self._service)
+        decode = stored_batches if "arrow" in asked.params else decode_rows
+        yield from decode(columns, data)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -203,7 +196,7 @@ class Tunnel:
         instances, (project, instance_id) = self._service.instances, _instance(asked)
         instances.result(project, instance_id)
         if not instances.get(project, instance_id).is_query:
-            # on this code, the vendor's client reads the result as text instead
+            # for this code, the vendor's client falls back to reading the result as text
             raise faults.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )
@@ -252,7 +245,7 @@ def _stream(
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
     match = _RANGE.fullmatch(params.get("rowrange", ""))
     if match is None:
-        raise faults.invalid("rowrange must be (start,count)", code="InvalidRowRange")
+        raise faults.invalid("rowrange must have the form (start,count)", code="InvalidRowRange")
     return int(match[1]), int(match[2])
 
 
@@ -261,11 +254,8 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
     names = [name for name in params.get("columns", "").split(",") if name]
     if not names:
         return schema.columns
-    for name in names:
-        if schema.find(name) is None:
-            raise faults.invalid(f"there is no column {name!r}")
-    wanted = {name.casefold() for name in names}
-    return tuple(c for c in schema.columns if c.name.casefold() in wanted)
+    wanted = [find_column(schema, name) for name in names]
+    return tuple(column for column in schema.columns if column in wanted)
 
 
 def _download_json(
@@ -299,8 +289,8 @@ def _schema_json(schema: TableSchema) -> dict[str, Any]:
     }
 
 
-def _opened(body: Path, coding: str | None, service: Service) -> Any:
-    """Return the decoded body as a buffer that can be closed."""
+def _opened(body: Path, coding: str | None, service: Service) -> memoryview:
+    """Return the decoded body, mapped into memory."""
     path = body
     if coding is not None and coding != "identity":
         path = service.folder.work_file(".decoded")
@@ -313,13 +303,12 @@ def _opened(body: Path, coding: str | None, service: Service) -> Any:
         except (ProtocolError, zlib.error) as error:
             path.unlink(missing_ok=True)
             raise faults.malformed(f"the body cannot be decoded: {error}") from None
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            raise faults.malformed("the body is empty")
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if not path.stat().st_size:
+        raise faults.malformed("the body is empty")
+    data = pa.memory_map(str(path)).read_buffer()
     if path is not body:
         path.unlink()
-    return data
+    return memoryview(data).cast("B")
 
 
 def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:

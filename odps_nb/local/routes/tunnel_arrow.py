@@ -2,8 +2,8 @@
 
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-The stream has only record batch messages, because both sides know the schema. INTERVAL_DAY_TIME
-columns, and TIMESTAMP columns of SQL results, are ``struct<sec: int64, nano: int32>``.
+The stream contains only record batch messages, because both sides know the schema. The type of
+INTERVAL_DAY_TIME columns, and of TIMESTAMPs in SQL results, is ``struct<sec: int64, nano: int32>``.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def _checked(view: memoryview) -> Iterator[bytes]:
 def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a stream, or raise 400 if it is damaged or truncated."""
     if len(data) < 8:
-        raise faults.malformed("the Arrow stream of the tunnel is empty")
+        raise faults.malformed("the Arrow stream is empty")
     (size,) = _U32.unpack(data[:4])
     if not 0 < size <= MAX_CHUNK:
-        raise faults.malformed(f"the Arrow stream has chunks of {size} bytes")
+        raise faults.malformed(f"the chunk size is {size} bytes; it must be 1 to {MAX_CHUNK}")
     payload, at, total = bytearray(schema.serialize()), 4, 0
     while len(data) - at >= size + 4:
-        chunk = bytes(data[at : at + size])  # a copy, so that no traceback keeps ``data``
+        chunk = data[at : at + size]
         if _U32.unpack(data[at + size : at + size + 4])[0] != crc32c(chunk):
             # a complete stream may end with a chunk of exactly this size
             break
         total = crc32c(chunk, total)
         payload += chunk
         at += size + 4
-    last = bytes(data[at:-4])
+    last = data[at:-4]
     if len(data) - at < 4 or _U32.unpack(data[-4:])[0] != crc32c(last, total):
         raise faults.malformed("the checksum of the Arrow stream does not match")
     payload += last
@@ -79,7 +79,7 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
 def wire_batches(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield stored rows in the form to send; with ``times``, convert TIMESTAMPs to structs too."""
+    """Yield stored rows in the form to send. With ``times``, TIMESTAMPs become structs, too."""
     split = _SPLIT_TIMES if times else _SPLIT
     for batch in batches:
         arrays = []

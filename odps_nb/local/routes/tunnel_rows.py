@@ -4,8 +4,8 @@
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
 
-A record's CRC covers each column's number as int32 and its fixed-width value. The vendor's
-client writes the last CRC sign-extended; both forms are accepted.
+A record's CRC covers the number (int32) and the fixed-width value of each column. The vendor's
+client sign-extends the last CRC, so the decoder accepts both forms.
 """
 
 from __future__ import annotations
@@ -134,12 +134,10 @@ def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     if odps.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
         data = (_FLOAT if odps.code is TypeCode.FLOAT else _DOUBLE).pack(value)
         return data, data
-    data = value if isinstance(value, bytes) else _text(value).encode("utf-8")
+    if isinstance(value, Decimal):
+        value = format(value, "f")
+    data = value if isinstance(value, bytes) else str(value).encode("utf-8")
     return _varint(len(data)) + data, data
-
-
-def _text(value: Any) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
 def _encode_list(values: list[Any], odps: OdpsType) -> tuple[bytes, bytes]:
@@ -185,7 +183,10 @@ def decode_rows(columns: Sequence[Column], data: memoryview) -> Iterator[pa.Reco
     except (IndexError, struct.error):
         raise faults.malformed("the row stream ends too early") from None
     if told != count or told_crc != total:
-        raise faults.malformed(f"the row stream announces {told} rows, has {count}, or is damaged")
+        raise faults.malformed(
+            f"the row stream is damaged: it contains {count} rows and declares {told}, or its"
+            " checksum does not match"
+        )
     if rows:
         yield _batch(rows, columns, schema)
 
@@ -203,7 +204,9 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
                 raise faults.malformed("the checksum of a record does not match")
             return number, row, crc
         if not 1 <= number <= len(columns):
-            raise faults.malformed(f"the row stream names column {number} of {len(columns)}")
+            raise faults.malformed(
+                f"a record has column {number}, but there are {len(columns)} columns"
+            )
         column = columns[number - 1]
         try:
             row[number - 1], checked = _decode(reader, column.type)
@@ -235,7 +238,7 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         return Decimal(text.decode("ascii")), text
     if odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
         return text.decode("utf-8"), text
-    return text, text  # a STRING may hold arbitrary bytes
+    return text, text  # a STRING may contain any bytes
 
 
 def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
@@ -244,7 +247,7 @@ def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
     if isinstance(odps, VectorType):
         length = reader.length()
         if length != odps.length:
-            raise ValueError(f"a vector has {length} elements, not {odps.length}")
+            raise ValueError(f"a vector has {length} elements; expected {odps.length}")
         return _unzip(_decode(reader, odps.element) for _ in range(length))
     if isinstance(odps, MapType):
         keys, first = _decode_list(reader, odps.key)
@@ -291,7 +294,7 @@ class _Reader:
                 return number & 0xFFFFFFFFFFFFFFFF
             shift += 7
             if shift > 63:
-                raise faults.malformed("a number of the row stream is too long")
+                raise faults.malformed("a number in the row stream exceeds 64 bits")
 
     def zigzag(self) -> int:
         number = self.varint()
@@ -300,7 +303,9 @@ class _Reader:
     def length(self) -> int:
         number = self.varint()
         if number > MAX_TEXT:
-            raise faults.malformed(f"a length of {number} in the row stream is too large")
+            raise faults.malformed(
+                f"a length in the row stream is {number}; the maximum is {MAX_TEXT}"
+            )
         return number
 
     def take(self, count: int) -> bytes:
@@ -314,7 +319,7 @@ class _Reader:
     def expect(self, number: int) -> None:
         found = self.varint() >> 3
         if found != number:
-            raise faults.malformed(f"the row stream has tag {found} instead of {number}")
+            raise faults.malformed(f"the row stream has the tag {found}; expected {number}")
 
 
 _INTEGERS = {
@@ -342,12 +347,12 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
     """Return the values of a stored column as plain Python values."""
     target = plain_type(odps)
     plain = array if array.type.equals(target) else array.cast(target)
-    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING may hold any bytes
+    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING may contain any bytes
     return [_as_nanos(value, odps) for value in values] if _is_micro(array.type) else values
 
 
 def _is_micro(kind: pa.DataType) -> bool:
-    """Return whether the times in a column are microseconds, which have a wider range."""
+    """Return whether the times in a column are in microseconds (a wider range)."""
     if pa.types.is_nested(kind):
         return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"

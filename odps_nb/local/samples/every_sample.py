@@ -24,19 +24,19 @@ SAMPLES = (
     Sample(
         name="orders",
         schema=orders.SCHEMA,
-        comment="two million orders of eight days; the last rows of the last day hold extremes",
+        comment="two million orders from eight days; the last rows of the last day are extremes",
         rows=lambda _: orders.rows(),
     ),
     Sample(
         name="types_all",
         schema=files.TYPES_ALL,
-        comment="each scalar type with its extremes",
+        comment="each scalar type with its extreme values",
         rows=lambda _: files.types_all(),
     ),
     Sample(
         name="media",
         schema=files.MEDIA,
-        comment="some forty files of many kinds, a few of them traps",
+        comment="about forty files of many kinds, a few of them malformed",
         rows=files.media,
     ),
     Sample(

@@ -1,7 +1,8 @@
 """The tables ``types_all``, ``media`` and ``documents``, from Parquet files in this folder.
 
-``tools/sample_files`` generates these files. A few blobs of ``media`` are traps: empty, corrupt,
-of a wrongly declared type, with scripts or too many pixels, or named with HTML markup.
+``tools/sample_files`` generates these files. A few blobs of ``media`` are traps: they are
+empty or corrupt, declare a wrong type, contain scripts or too many pixels, or have HTML in their
+name.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 Store = Callable[[bytes, str, str], bytes]
-"""Stores a blob (data, media type, file name) and returns its reference's bytes."""
+"""Stores a blob (data, media type, file name) and returns the bytes of its reference."""
 Batches = Iterator[tuple[PartitionSpec, pa.RecordBatch]]
 
 # JSON is not in `orders`, because the real Storage API cannot read JSON columns. The two INTERVAL
-# types are omitted, because they are read and written in different forms.
+# types are omitted, because reads and writes use different forms of them.
 TYPES_ALL = TableSchema(
     columns=parse_columns(
         "row_name string, c_tinyint tinyint, c_smallint smallint, c_int int, c_bigint bigint,"
@@ -36,7 +37,7 @@ TYPES_ALL = TableSchema(
 MEDIA = TableSchema(
     columns=parse_columns(
         "id bigint, name string comment 'file name',"
-        " declared string comment 'what the uploader says it is; not always true',"
+        " declared string comment 'media type declared by the uploader; not always true',"
         " content blob comment 'the file'"
     )
 )
@@ -49,7 +50,7 @@ DOCUMENTS = TableSchema(
 
 
 def types_all() -> Batches:
-    """Yield the rows of ``types_all``: each scalar type with its extremes."""
+    """Yield the rows of ``types_all``: each scalar type with its extreme values."""
     (batch,) = _read("types_all").to_batches()
     yield PartitionSpec(), batch.cast(arrow_schema(TYPES_ALL.columns))
 

@@ -32,28 +32,28 @@ ROWS_PER_DAY = {
 }
 
 _COLUMNS = """
-id bigint comment 'counts on over the days',
-customer string comment 'who ordered',
-amount decimal(18,2) comment 'to pay, in currency',
+id bigint comment 'increases from day to day',
+customer string comment 'name of the customer',
+amount decimal(18,2) comment 'amount due, in the currency of the row',
 quantity int comment 'pieces',
 status string comment 'new, paid, shipped, returned, cancelled (or probe)',
-note string comment 'what the customer wrote, in any script; mostly nothing',
+note string comment 'note by the customer, in any script; usually null',
 created datetime comment 'an instant',
-shipped timestamp comment 'an instant; null: not yet',
-local_time timestamp_ntz comment 'clock of the shop',
-due date comment 'payment is due',
+shipped timestamp comment 'an instant; null if not yet shipped',
+local_time timestamp_ntz comment 'time on the clock of the shop',
+due date comment 'date when payment is due',
 priority tinyint comment '0 … 9',
 shop smallint comment 'number of the shop',
-discount float comment 'share of the price',
+discount float comment 'fraction of the price',
 weight double comment 'kg',
-gift boolean comment 'wrap it',
+gift boolean comment 'whether to gift-wrap it',
 digest binary comment 'six bytes of a checksum',
 currency char(3) comment 'ISO 4217',
-sku varchar(12) comment 'article',
-tags array<string> comment 'free words',
+sku varchar(12) comment 'article number',
+tags array<string> comment 'any words',
 attrs map<string,string> comment 'options of the article',
 address struct<city:string,zip:string,lat:double,lon:double>
-    comment 'where to; null: collected in the shop'
+    comment 'shipping address; null if collected in the shop'
 """
 SCHEMA = TableSchema(
     columns=parse_columns(_COLUMNS),
@@ -174,7 +174,7 @@ def _pick(words: tuple[str, ...] | list[str], index: _Ints, mask: Any = None) ->
 
 def _customers(rng: np.random.Generator, count: int) -> pa.Array:
     names = [f"{first} {last}" for first in _FIRST for last in _LAST]
-    # a few customers order often: squared uniform numbers favour the start of the list
+    # squared uniform numbers favour the start of the list, so a few customers order often
     index = (rng.random(count) ** 2 * len(names)).astype(np.int32)
     return _pick(names, index)
 
@@ -213,7 +213,7 @@ def _skus(rng: np.random.Generator, count: int) -> pa.Array:
 
 
 def _offsets(lengths: _Ints, present: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return the offsets of a list array; a null offset makes an absent row null."""
+    """Return the offsets of a list array; rows that are not ``present`` are null."""
     ends = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=ends[1:])
     return pa.array(ends, mask=np.append(~present, False))
@@ -270,7 +270,7 @@ def _with_probes(batch: pa.RecordBatch, first_id: int) -> pa.RecordBatch:
 
 
 _LAST_INSTANT = dt.datetime(9999, 12, 31, 23, 59, 59, 999000)
-# the times that the real service sends in nanoseconds: 1970-01-01 to 2038-01-19 03:14:07
+# the range that the real service sends in nanoseconds: 1970-01-01 to 2038-01-19 03:14:07
 _NANO_MIN, _NANO_MAX = 0, 2**31 * 10**9 - 1
 
 #: One dict per row of extreme values; columns not listed are null.

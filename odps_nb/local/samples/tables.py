@@ -1,7 +1,7 @@
-"""Installs the sample tables in a new folder; they are built once per user and then linked.
+"""Installs the sample tables in a new folder. They are built once per user and then linked.
 
-The built folder is kept in the user's cache under a fingerprint of the code that built it. A new
-service folder gets hard links to its immutable files and a copy of its catalog.
+The user's cache contains the built folder, named by a fingerprint of the code that built it. A new
+service folder receives hard links to its immutable files and a copy of its catalog.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,18 +35,12 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 24 * 3600.0
 
 
-def cache_folder() -> Path:
-    """Return the cache folder for this user's built samples."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "odps_nb"
-
-
 def install_samples(folder: DataFolder) -> bool:
-    """Fill a locked folder with the samples if it has no catalog yet; return whether it was new."""
+    """Copy the samples into a locked folder without a catalog; return whether they were copied."""
     if folder.has_catalog:
         return False
     template = _template()
-    # a killed installation leaves samples without a catalog, so the folder still counts as new
+    # an interrupted installation leaves samples but no catalog: the folder is still new
     samples = {path.name for name in ("rows", "blobs") for path in (template / name).iterdir()}
     if folder.data_files() - samples:
         return False
@@ -89,8 +81,10 @@ def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
         properties=BLOB_TABLE_PROPERTIES if blobs else None,
     )
 
-    def store(data: bytes, mime_type: str, file_name: str) -> bytes:
-        (stored,) = service.blobs.store_bytes([(data, mime_type, file_name)], name.project)
+    def store(data: bytes, content_type: str, file_name: str) -> bytes:
+        stored = service.blobs.store_bytes(
+            data, name.project, content_type=content_type, file_name=file_name
+        )
         return stored.reference.raw
 
     running = [
@@ -109,13 +103,14 @@ def _write(
 
 
 def _template() -> Path:
-    """Return the folder with the built samples, building it if it does not exist."""
-    cache = cache_folder()
+    """Return the folder with this user's built samples, building it if it does not exist."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odps_nb"
     finished = cache / f"samples-{_fingerprint()}"
     if finished.is_dir():
         return finished
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / "samples.lock"):
+    with (cache / "samples.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.is_dir():
             return finished
         building = Path(tempfile.mkdtemp(prefix="samples-building-", dir=cache))
@@ -137,7 +132,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # not needed if the samples are cached
+    from odps_nb.local.samples.every_sample import SAMPLES  # not needed for cached samples
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
@@ -161,16 +156,6 @@ def _fingerprint() -> str:
     for path in sorted([*own, *(here.with_name("store") / name for name in written_by)]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _link(source: Path, target: Path) -> None:

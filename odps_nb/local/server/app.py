@@ -62,7 +62,7 @@ def rest_routes(service: Service) -> Iterator[Route]:
         wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
         call = control.decode_control(wire)
         if call is None:
-            raise faults.no_such(f"there is nothing at {path}")
+            raise faults.no_such(f"there is no resource at {path}")
         asked = replace(asked, wire=wire)
         return await surface.answer_value(request, asked, call, values[type(call)])
 

@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child exits when this process ends, even in a crash: it checks its parent four times a second.
+The child checks four times a second whether this process still runs, and exits if it has ended.
 Importing this module does not import the service.
 """
 
@@ -31,8 +31,8 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 class LocalService:
     """A running embedded service; call `stop` or use it as a context manager.
 
-    ``root`` is its folder. ``temporary_root`` is the same folder if the caller passed none, and is
-    deleted when the service stops; otherwise ``None``.
+    ``root`` is its folder. ``temporary_root`` is the same path if the folder is temporary and will
+    be deleted when the service stops; otherwise, it is ``None``.
     """
 
     endpoint: str
@@ -59,7 +59,7 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        if self.temporary_root is not None:  # remains only if the service was killed
+        if self.temporary_root is not None:  # exists only if the service was killed
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 
     @property
@@ -78,7 +78,7 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without other services' keys and relative ``PYTHONPATH`` entries."""
+    """Return the environment without keys of other services and relative ``PYTHONPATH`` entries."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -102,7 +102,7 @@ def start(
     Parameters
     ----------
     root
-        Folder to serve, created if missing; ``None`` for a temporary one, deleted at the end.
+        Folder to serve, created if missing. ``None``: a temporary folder, deleted at the end.
     samples
         Whether to create the sample tables in a new folder.
     options
@@ -113,12 +113,12 @@ def start(
     ConfigError
         The folder is already being served, or the service did not start; the message says why.
     MissingDependencyError
-        The extra ``local`` is not installed.
+        The ``local`` extra is not installed.
     """
     _require_extra()
     command = [
         sys.executable,
-        "-P",  # never import modules from the working folder, which may hold saved blobs
+        "-P",  # never import modules from the working folder, which may contain saved blobs
         "-m",
         "odps_nb.local.server.serve",
         "--json",
@@ -151,7 +151,7 @@ def start(
         raise ConfigError(
             f"the embedded service did not start: {' '.join(errors) or 'it exited silently'}",
             option="root",
-            hint="run 'odps-nb serve --verbose' for details",
+            hint="run 'odps-nb serve --verbose' to see details",
         )
     facts = json.loads(line)
     return LocalService(
@@ -182,8 +182,8 @@ def read_keys(root: str) -> dict[str, str]:
         raise ConfigError(
             "the embedded service of this connection cannot be reached from this process",
             option="access_key",
-            hint="keep it running and use processes of the same user on the same machine; for "
-            "others, run odps-nb serve and pass the keys that it prints",
+            hint="keep the service running, and use it only as the same user on the same machine; "
+            "otherwise, run odps-nb serve and pass its keys",
         ) from None
     return hidden((("access_id", access_id), ("access_key", access_key)))
 
@@ -201,7 +201,7 @@ def _require_extra() -> None:
 
 
 def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
-    """Read the child's stderr to the end, so that the child never blocks; keep the last lines."""
+    """Read the child's stderr, so that the child never blocks, and keep the last lines."""
     kept: deque[str] = deque(maxlen=20)
     thread = threading.Thread(
         target=lambda: kept.extend(map(str.strip, stream)),

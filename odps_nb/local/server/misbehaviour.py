@@ -1,6 +1,6 @@
 """Injects faults into responses for tests: cut, stall, corrupt, refuse, expire, close.
 
-It requires a service started with ``--misbehave``. ``PUT /api/misbehaviour`` sets the rules as
+The service must be started with ``--misbehave``. ``PUT /api/misbehaviour`` sets the rules as
 JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
 
     {"rules": [
@@ -9,8 +9,8 @@ JSON, ``GET`` returns them with their counters, and ``DELETE`` removes them::
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
 ``action`` is a Storage API action, ``*``, or a path prefix (``/api/projects``). With ``session``,
-only requests of that read or write session match. A rule ignores its first ``skip`` matching
-requests, then applies ``times`` times (default 1; 0: always).
+only requests of that read or write session match. A rule ignores the first ``skip`` matching
+requests and applies to the next ``times`` ones (default: 1; 0 for all).
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
-_LOOK = 0.1  # seconds between checks that the client of a stalled response is still connected
-_CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
+_LOOK = 0.1  # seconds between checks whether the client of a stalled response is still connected
 
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """One rule and its counters; ``at`` is an offset in the body, ``seconds`` a stall's length."""
+    """A rule and its counters. ``at`` is an offset in the body; a stall lasts ``seconds``."""
 
     action: str
     fault: str
@@ -136,7 +135,7 @@ def _watched(scope: Scope) -> Scope:
 
 
 class _Spoiled:
-    """Forwards messages until the body reaches the rule's offset."""
+    """Forwards messages, and injects the fault when the body reaches the rule's offset."""
 
     def __init__(self, rule: Rule, scope: Scope, send: Send) -> None:
         self._rule, self._scope, self._send = rule, scope, send
@@ -155,7 +154,7 @@ class _Spoiled:
             self._done = True
             head = body[: max(0, rule.at - self._sent)]
             await self._send({**message, "body": head, "more_body": True})
-            # let the written bytes leave before the connection is closed
+            # the written bytes need time to be sent before the connection is closed
             await asyncio.sleep(0.05)
             _abort(self._scope)
             return
@@ -170,7 +169,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Stall for ``seconds``, or until the client disconnects: a stall keeps rows in memory."""
+        """Stall for ``seconds``, or until the client disconnects, because a stall uses memory."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds
@@ -183,8 +182,7 @@ async def _nowhere(message: Message) -> None:
 
 
 def _refusal(rule: Rule, *, xml: bool) -> Response:
-    known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
-    code = _CODE_OF_STATUS.get(rule.status, known)
+    code = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
     said = "the service injected a fault"
     response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
     response.headers[REQUEST_ID] = "MISBEHAVIOUR"

@@ -1,7 +1,7 @@
 """``odps-nb serve``: runs the embedded service as a process.
 
-With ``--json``, the first line of stdout is the endpoint and access key; all other output is
-written to stderr. It stops on SIGTERM or SIGINT, and optionally when the parent process exits.
+With ``--json``, the first line of stdout contains the endpoint and access key, and all other output
+is written to stderr. The process stops on SIGTERM or SIGINT, and optionally when its parent exits.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ HARD_STATUS = 3
 TIDY_EVERY = 60.0
 END_CHECK = 0.25
 _HELP = """\
-Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
-127.0.0.1 only. A random access key is generated for a new folder and stored in it, readable only
-by you; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY override it.
+Serves a folder as a small MaxCompute project on this machine, with tables, blobs and SQL. The
+service listens only on 127.0.0.1. It generates a random access key for a new folder and stores it
+there, readable only by you. ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY override the key.
 """
 
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     temporary: Path | None = None
     ended = threading.Event()
-    if options.root is None:  # choose the path first: a signal must not leave an unknown folder
+    if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
         _on_signal(_leave)  # a signal during startup must release what was opened so far
@@ -90,8 +90,10 @@ def _leave() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="odps-nb serve", description=_HELP)
-    parser.add_argument("--root", help="folder to serve; default: a temporary one")
-    parser.add_argument("--port", type=int, default=0, help="0 (default) picks a free one")
+    parser.add_argument("--root", help="folder to serve (default: a temporary one)")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on (default: a free one)"
+    )
     parser.add_argument("--project", default=DEFAULT_PROJECT, help="name of the project")
     parser.add_argument("--json", action="store_true", help="print endpoint and access key as JSON")
     parser.add_argument(
@@ -101,19 +103,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--credentials",
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
-        "(token: id), 'rights' (id: {project: query, read or write}; keys without may do all); "
-        "must be readable by its owner only",
+        "(token: id), 'rights' (id: {project: query, read or write}; other keys have all rights); "
+        "only its owner may be able to read it",
     )
     limits, rules = QueryLimits(), ReadRules()
     for name, unit, default, text in (
         ("--query-memory", "MIB", limits.memory, "memory limit of one SQL statement"),
         ("--query-seconds", "S", limits.seconds, "time limit of one SQL statement"),
-        ("--min-split-bytes", "BYTES", rules.min_split_bytes, "smallest split by size"),
+        ("--min-split-bytes", "BYTES", rules.min_split_bytes, "minimum size of a split"),
         (
             "--filter-block-rows",
             "ROWS",
             rules.filter_block_rows,
-            "rows in a block that a filter keeps or skips whole; 1 filters exactly",
+            "number of rows that a filter keeps or skips together; 1 filters exactly",
         ),
     ):
         said = f"{text} (default: %(default)s)"
@@ -133,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="response form where the real service is not known well: " + Forms.describe(),
+        help="response form, if that of the real service is uncertain: " + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -206,11 +208,11 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
                 server_header=False,
             )
         )
-        # uvicorn replaces this handler while it runs and re-raises the signal after it stops,
+        # uvicorn replaces this handler while it runs. After it stops, it raises the signal again,
         # before the service has been closed
         _on_signal(lambda: setattr(server, "should_exit", True))
         _announce(options, service, listener.getsockname()[1])
-        gc.freeze()  # exclude imported objects, which are never freed, from GC
+        gc.freeze()  # the GC need not inspect imported objects, which are never freed
         done = threading.Event()
         threading.Thread(target=_tidy, args=(service, done), daemon=True).start()
         temporary = None if options.root else root
@@ -247,7 +249,7 @@ def _credentials(path: str | None) -> dict[str, Any]:
     try:
         if file.stat().st_mode & 0o077:
             raise ConfigError(
-                f"{file} can be read by others", option="credentials", hint=f"chmod 600 {file}"
+                f"{file} can be read by other users", option="credentials", hint=f"chmod 600 {file}"
             )
         found = json.loads(file.read_text())
         rights = {key: dict(own) for key, own in found.pop("rights", {}).items()}
@@ -260,7 +262,7 @@ def _credentials(path: str | None) -> dict[str, Any]:
         ) from None
     if strangers := rights.keys() - given.get("keys", {}).keys():
         raise ConfigError(
-            f"'rights' names {', '.join(sorted(strangers))}, which 'keys' does not list",
+            f"'rights' contains {', '.join(sorted(strangers))}, but 'keys' does not",
             option="credentials",
             hint="add each of them to 'keys'",
         )

@@ -1,4 +1,4 @@
-"""Parses UPDATE, DELETE and MERGE, and converts each to a query of the rows that it changes.
+"""Parses UPDATE, DELETE and MERGE, and converts each to a query that returns the changed rows.
 
 In a primary-key table, the changed rows are upserted or deleted by key. In other
 transactional tables, all rows are rewritten in one version.
@@ -20,7 +20,7 @@ _ENDS = (",", "where", "when")
 
 
 def read_update(cursor: Cursor) -> ChangeRows:
-    """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
+    """Parse the text after UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
     name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
@@ -30,7 +30,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
 
 
 def read_delete(cursor: Cursor) -> ChangeRows:
-    """Parse what follows DELETE: ``FROM t [alias] [WHERE …]``."""
+    """Parse the text after DELETE: ``FROM t [alias] [WHERE …]``."""
     cursor.expect("from")
     name = cursor.dotted()
     alias = "" if cursor.at_end else _alias(cursor, "where")
@@ -38,7 +38,7 @@ def read_delete(cursor: Cursor) -> ChangeRows:
 
 
 def read_merge(cursor: Cursor) -> Merge:
-    """Parse what follows MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
+    """Parse the text after MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
     cursor.expect("into")
     name = cursor.dotted()
     alias = _alias(cursor, "using") or name[-1]
@@ -51,7 +51,7 @@ def read_merge(cursor: Cursor) -> Merge:
         source = ".".join(map(quoted, parts))
         source_alias = _alias(cursor, "on") or parts[-1]
     if not source_alias:
-        raise cursor.error("expected a name for the query of USING: USING (…) AS s")
+        raise cursor.error("expected an alias for the query in USING, such as USING (…) AS s")
     cursor.expect("on")
     condition = cursor.until("when")
     branches = []
@@ -91,7 +91,7 @@ def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     inner = cursor.inner()
     values = inner.listed(lambda: inner.until(","))
     if columns is not None and len(columns) != len(values):
-        raise cursor.error(f"expected {len(columns)} values", back=1)
+        raise cursor.error(f"expected {len(columns)} values instead of {len(values)}", back=1)
     return tuple(zip(columns or [""] * len(values), values, strict=True))
 
 
@@ -119,7 +119,7 @@ def _condition(cursor: Cursor) -> str:
 
 
 def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that an UPDATE or DELETE changes, with their new values."""
+    """Return an UPDATE or DELETE as an INSERT of the changed rows with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
     alias = quoted(change.alias or change.name[-1])
@@ -145,7 +145,7 @@ def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
 
 
 def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
-    """Return the INSERT of the rows that a MERGE updates, deletes and inserts."""
+    """Return a MERGE as an INSERT of the rows that it updates, deletes and inserts."""
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
@@ -175,7 +175,7 @@ def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
 
 
 class _Query:
-    """A UNION ALL of changed rows, built part by part; each expression gets its own column."""
+    """A UNION ALL of changed rows, built part by part. Each expression has a separate column."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []
@@ -195,7 +195,7 @@ class _Query:
         return len(self.choices) - 1
 
     def end(self, number: str, source: str) -> None:
-        """End a part; ``number`` is the SQL of the choice number, ``source`` starts with FROM."""
+        """End a part. ``number`` is the SQL of the choice number; ``source`` starts with FROM."""
         self._parts.append((self._places, number, source))
         self._places = {}
 
@@ -222,7 +222,7 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # omits the deleted row
+        number = "NULL"  # a null omits the deleted row
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))
@@ -245,7 +245,7 @@ def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
             raise faults.invalid(
-                f"ODPS-0130071: INSERT of MERGE has {len(branch.values)} values, the table "
+                f"ODPS-0130071: the INSERT of MERGE has {len(branch.values)} values, but the table "
                 f"{table.name.table} requires {len(columns)}"
             )
         return [f"({value})" for _, value in branch.values]
@@ -258,7 +258,7 @@ def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
         if name.casefold() in fixed:
-            raise faults.invalid(f"ODPS-0130071: {name!r} is part of the key and cannot be updated")
+            raise faults.invalid(f"ODPS-0130071: {name!r} is a key column and cannot be updated")
     return _named(table, given)
 
 

@@ -4,9 +4,9 @@ Number literals with a decimal point are DOUBLE, a cast to an integer truncates,
 quotients of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL
 data type* and *AVG*. `session_times` converts times, except inserted ones.
 
-Inserted constants are read as their column's type. Other inserted instants are converted to
-the session's clock for a TIMESTAMP_NTZ, DATE or text column, and inserted clock times are read by
-that clock for a DATETIME or TIMESTAMP column.
+Inserted constants are read as the type of their column. Other inserted times are converted. For a
+TIMESTAMP_NTZ, DATE or text column, an instant becomes a time on the session's clock. For a DATETIME
+or TIMESTAMP column, a clock time becomes the instant at which the session's clock shows it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
-    """Add explicit conversions in place; ``exact_values`` keeps the numbers in VALUES."""
+    """Add explicit conversions in place. ``exact_values`` keeps numbers in VALUES as written."""
     for node in reversed(list(query.walk(bfs=False))):  # inner nodes first
         if isinstance(node, ARITHMETIC):
             _compute(node, types)
@@ -79,7 +79,7 @@ def _compute(node: Any, types: Types) -> None:
         return
     if isinstance(node, exp.Div):
         made = _quotient(node.left, node.right, quotient_type(left, right))
-    elif left[1] + right[1] > product_type(left, right)[1]:  # otherwise DuckDB's scale is right
+    elif left[1] + right[1] > product_type(left, right)[1]:  # otherwise, DuckDB's scale is correct
         made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
     else:
         return
@@ -87,7 +87,7 @@ def _compute(node: Any, types: Types) -> None:
 
 
 def _compare(node: Any, types: Types) -> None:
-    """Cast text compared with numbers to DOUBLE, or to DECIMAL if a number is a DECIMAL."""
+    """Cast text that is compared with numbers to DOUBLE, or to DECIMAL if one of them is."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(one): one for one in reversed(values)}
         if "DECIMAL" in met:
@@ -163,7 +163,7 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
     if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
         return
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
-        return  # a fraction argument, such as in PERCENTILE
+        return  # a fraction, such as in PERCENTILE
     beside = [
         types.name(one)
         for group in operands(value.parent, computed=True)
@@ -200,7 +200,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Cast inserted constants to their columns' types; with ``exact``, numbers to DECIMAL too."""
+    """Cast inserted time constants to their column types; with ``exact``, numbers to DECIMAL."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
@@ -216,7 +216,7 @@ def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) 
 
 
 def _keep_digits(value: Any) -> None:
-    """Cast a number literal with a decimal point to DECIMAL, unless it exceeds DuckDB's digits."""
+    """Cast a number literal with a decimal point to DECIMAL, unless it has too many digits."""
     number = value.this if isinstance(value, exp.Neg) else value
     if isinstance(number, exp.Literal) and not number.is_string:
         whole, _, fraction = number.this.partition(".")
@@ -227,7 +227,7 @@ def _keep_digits(value: Any) -> None:
 
 
 def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: SessionClock) -> None:
-    """Convert inserted non-constant values in place, except columns from a ``*``."""
+    """Convert inserted values that are not constants, in place. Skips columns from a ``*``."""
     if clock.is_utc:
         return
     for row in _rows(query):
@@ -258,7 +258,7 @@ def _rows(query: Any) -> Iterator[list[Any]]:
 
 
 def _passed_through(select: Any) -> Any | None:
-    """Return the subquery whose columns a SELECT returns but does not filter by, or ``None``."""
+    """Return the subquery whose columns a SELECT returns unchanged, or ``None``."""
     given = {key for key, value in select.args.items() if value}
     if "from_" not in given or not given <= {"expressions", "from_", "where"}:
         return None

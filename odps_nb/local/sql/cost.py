@@ -1,4 +1,4 @@
-"""Estimates the cost of queries for ``SQLCost`` jobs, and rejects queries as projects do.
+"""Estimates the cost of queries for ``SQLCost`` jobs, and rejects queries as real projects do.
 
 ``docs/protocol.md`` section 9.3 describes what is known about the real service's estimate.
 """
@@ -46,7 +46,7 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
 ) -> Iterator[tuple[Any, StoredTable]]:
-    """Yield each table that a query reads, directly or through views, with its node."""
+    """Yield each table that a query reads, directly or through views, and its node in the tree."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
@@ -58,7 +58,7 @@ def iter_scans(
 
 
 def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
-    """Return a function that checks whether the query's conditions keep a partition."""
+    """Return a function that tests whether the query's conditions keep a partition."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 

@@ -42,7 +42,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement; with ``far``, text is read as TIMESTAMP in microseconds."""
+    """The context of a statement. With ``far``, text is read as TIMESTAMP in microseconds."""
 
     project: str
     schema: str | None = None
@@ -105,24 +105,23 @@ class Definitions:
 
     def change(self, statement: Any, place: Place) -> None:
         """Run a DDL statement."""
-        if isinstance(statement, ChangeSchema):
-            self._change_schema(statement, place)
-        elif isinstance(statement, DropTable):
-            self._drop(statement, place)
-        else:
-            view = isinstance(statement, AlterTable) and statement.view
-            table = changed_table(self._catalog, place, statement.name, view=view)
-            self._change(statement, table, place.settings)
-
-    def _change(self, statement: Any, table: StoredTable, settings: Mapping[str, str]) -> None:
         match statement:
+            case ChangeSchema():
+                self._change_schema(statement, place)
+            case DropTable():
+                self._drop(statement, place)
             case ChangePartitions():
-                self._change_partitions(statement, table)
+                self._change_partitions(
+                    statement, changed_table(self._catalog, place, statement.name)
+                )
             case ChangeColumn():
+                table = changed_table(self._catalog, place, statement.name)
                 self._catalog.change_schema(table, _changed_column(table, statement))
             case AlterTable(added=added) if added:
-                self._add_columns(statement, table, settings)
+                table = changed_table(self._catalog, place, statement.name)
+                self._add_columns(statement, table, place.settings)
             case AlterTable():
+                table = changed_table(self._catalog, place, statement.name, view=statement.view)
                 self._catalog.alter_table(
                     table,
                     name=statement.new_name,
@@ -139,11 +138,12 @@ class Definitions:
             old = self._catalog.partition(table, statement.specs[0])
             self._catalog.rename_partition(table, old, statement.specs[1])
             return
-        found = [
-            partition
-            for spec in statement.specs
-            for partition in self._found(table, spec, needed=not statement.lenient)
-        ]
+        found: list[Partition] = []
+        for spec in map(table.spec, statement.specs):
+            covered = [one for one in self._catalog.partitions(table) if spec.covers(one.spec)]
+            if not covered and not statement.lenient:
+                raise faults.no_such_partition(spec, table.name)
+            found += covered
         if statement.action == "touch":
             self._catalog.touch(table, found)
         elif statement.action == "drop":
@@ -191,18 +191,9 @@ class Definitions:
                     code="ObjectAlreadyExists",
                 )
 
-    def _found(
-        self, table: StoredTable, spec: PartitionSpec, *, needed: bool = True
-    ) -> list[Partition]:
-        wanted = table.spec(spec)
-        found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
-        if needed and not found:
-            raise faults.no_such_partition(spec, table.name)
-        return found
-
 
 def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
-    """Return the schema with a column's comment changed, or with the column made nullable."""
+    """Return the schema with a changed column comment, or with the column made nullable."""
     column = table.schema.find(change.column)
     if column is None:
         raise faults.invalid(

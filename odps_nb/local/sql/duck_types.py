@@ -45,7 +45,7 @@ _RESULT = {ARROW_TYPES[code]: code for code in _KEPT} | {
 CLOCKS = frozenset(
     (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 )
-"""The time types without a time zone, and text types."""
+"""The text types, and the time types without a time zone."""
 
 
 def duck_type(odps: OdpsType) -> str:
@@ -88,7 +88,7 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
     if arrow in _RESULT:
         return PrimitiveType(_RESULT[arrow])
-    raise faults.invalid(f"a result column has a type that MaxCompute lacks: {arrow}")
+    raise faults.invalid(f"a result column has the type {arrow}, which MaxCompute does not support")
 
 
 def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
@@ -138,15 +138,15 @@ class StoredRows:
 
     @property
     def unread(self) -> dict[str, str]:
-        """Reasons why DuckDB cannot read columns, by column name."""
+        """Reasons why DuckDB cannot read certain columns, by column name."""
         found = {one.name: _WIDE for one in self.schema if _any(pt.is_decimal256, one.type)}
         if self.mixed:
             found |= {one.name: _MIXED for one in self.schema if _any(_is_fine, one.type)}
         return found
 
     def open(self) -> Any:
-        """Return a dataset or empty table for DuckDB to scan, without `unread` columns."""
-        import pyarrow.dataset as ds  # imports pandas, which the service avoids
+        """Return a dataset (or an empty table) for DuckDB, without `unread` columns."""
+        import pyarrow.dataset as ds  # this module imports pandas, which the service avoids
         from pyarrow import fs
 
         schema = pa.schema([field for field in self.schema if field.name not in self.unread])
@@ -160,11 +160,10 @@ class StoredRows:
         return ds.FileSystemDataset(fragments, schema, parquet, here)
 
 
-_WIDE = "SQL of the embedded service supports DECIMAL up to 38 digits; read the table instead"
+_WIDE = "SQL of the embedded service supports DECIMAL only up to 38 digits; read the table instead"
 _MIXED = (
-    "a column has TIMESTAMPs outside the range of nanoseconds and others with digits below a"
-    " microsecond, which SQL of the embedded service cannot read; read the table with"
-    " timestamp_unit=us"
+    "SQL of the embedded service cannot read a column with TIMESTAMPs outside the range of"
+    " nanoseconds and others with digits below a microsecond; read the table with timestamp_unit=us"
 )
 
 

@@ -1,7 +1,7 @@
 """Parses MaxCompute's functions, and rewrites those that differ in DuckDB.
 
 sqlglot supports Hive's functions. Calls of functions that only MaxCompute has (date units,
-``wm_concat``, ``to_char`` …) are replaced by calls of the macros ``mc_…`` in `macros`.
+``wm_concat``, ``to_char`` …) are replaced with calls of the macros ``mc_…`` in `macros`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def maxcompute_dialect() -> Any:
         return plain(arguments, dialect)
 
     def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 1:  # returns a DATETIME, but text in Hive
+        if len(arguments) == 1:  # returns a DATETIME; in Hive, it returns text
             return call("FROM_UNIXTIME", *arguments)
         return formatted(arguments, dialect)
 
@@ -58,7 +58,7 @@ def function_names() -> frozenset[str]:
 
 
 def translate_functions(query: Any) -> None:
-    """Replace calls of MaxCompute-specific functions by calls of their macros, in place."""
+    """Replace calls of MaxCompute-specific functions with calls of macros, in place."""
     _respell(query)
     for node in list(query.find_all(exp.Anonymous)):
         name, given = f"mc_{node.name.lower()}", node.expressions
@@ -77,7 +77,7 @@ def translate_functions(query: Any) -> None:
 
 def _respell(query: Any) -> None:
     """Replace calls of functions that the parser knows but that differ in DuckDB."""
-    for node in list(query.find_all(exp.Quantile)):  # this is PERCENTILE, which interpolates
+    for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
         for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
             one.replace(exp.cast(one.copy(), "double"))
@@ -97,7 +97,7 @@ def _respell(query: Any) -> None:
 
 
 def _read_json(node: Any) -> None:
-    """Make a call return NULL for invalid JSON, and one text for all matches of a ``[*]`` path."""
+    """Make a call return NULL for invalid JSON, and one string for all matches of ``[*]``."""
     node.set("this", call("mc_valid_json", node.this))
     if node.expression.find(exp.JSONPathWildcard) is not None:
         found = exp.JSONExtract(this=node.this, expression=node.expression)
@@ -115,7 +115,7 @@ def _order_texts(within: Any) -> None:
 
 
 def join_lateral_views(query: Any) -> None:
-    """Rewrite each LATERAL VIEW as a lateral join, in place, including MAPs and OUTER."""
+    """Rewrite each LATERAL VIEW (including MAPs and OUTER) as a lateral join, in place."""
     for select in query.find_all(exp.Select):
         _name_exploded(select)
         laterals = select.args.get("laterals") or []
@@ -145,7 +145,7 @@ def _name_exploded(select: Any) -> None:
             named = zip(values, shown.aliases, strict=True)
             found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
         else:
-            raise faults.lacks(f"{_name_of(shown.this)} with several names", is_sure=True)
+            raise faults.lacks(f"{_name_of(shown.this)} with several aliases", is_sure=True)
     select.set("expressions", found)
 
 
@@ -155,7 +155,7 @@ def _name_of(function: Any) -> str:
 
 
 def _lists_of(function: Any, named: int) -> list[Any]:
-    """Return the lists that EXPLODE or POSEXPLODE unnests together; empty for other functions."""
+    """Return the lists that EXPLODE or POSEXPLODE unnests together; ``[]`` for other functions."""
     value = function.this
     if type(function) is exp.Posexplode and named == 2:
         return [call("range", call("len", value.copy())), value.copy()]

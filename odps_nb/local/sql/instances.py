@@ -1,7 +1,7 @@
 """Submits, runs, lists and cancels SQL instances, and reads their results.
 
-Each instance runs in a thread, and its result is a row file. An instance that was running when the
-service stopped has failed, without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
+Each instance runs in a thread, and its result is a row file. An instance that is running when the
+service stops fails without visible effects. See ``docs/protocol.md`` 3.14 and 9.3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
-from odps_nb.local.faults import DISK_FAILED, DISK_FULL, has_failed, is_full
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
@@ -98,7 +97,7 @@ class Instances:
         self._db.run(
             "UPDATE instances SET status = ?, message = ?, ended = ? WHERE status = ?",
             FAILED,
-            "ODPS-0010000: System internal error - the service stopped during the job",
+            "ODPS-0010000: System internal error - the service stopped while the job was running",
             clock(),
             RUNNING,
         )
@@ -114,15 +113,15 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Parse a statement and start it; syntax errors are raised immediately.
+        """Parse a statement and start it. Syntax errors are raised immediately.
 
-        If an earlier job of this key and project had the same ``guid``, its instance is returned
-        and nothing starts. With ``estimates``, only the cost is estimated, and the estimate becomes
-        the message. ``patience`` is the number of seconds to wait for the end.
+        If this key has already submitted a job with the same ``guid`` to this project, the instance
+        of that job is returned. With ``estimates``, the statement does not run: the message is an
+        estimate of its cost. ``patience`` is the number of seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
-            statement = parse_statement(query)  # may take seconds, so outside the lock
+            statement = parse_statement(query)  # not locked, because this may take seconds
             with self._lock:
                 instance_id = self._known(place, guid)  # another thread may have submitted it
                 if instance_id is None:
@@ -210,7 +209,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, newest first; ``None`` or an empty ``status`` disables a filter."""
+        """Return instances, newest first. ``None`` or an empty ``status`` disables a filter."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
@@ -229,7 +228,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance, or raise 400 (failed, no rows) or 409 (not ended)."""
+        """Return a successful instance; raise 400 if it failed or has no rows, 409 if it runs."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)
@@ -250,7 +249,7 @@ class Instances:
         return download_id
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
-        """Return the instance of a download id, with a limited result for a limited download."""
+        """Return the instance of a download id. For a limited download, its result is limited."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
@@ -263,7 +262,8 @@ class Instances:
         """Return the schema and rows ``[offset, offset + count)`` of a result."""
         if offset > instance.rows:
             raise faults.invalid(
-                f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
+                f"Offset is {offset}, but the result has {instance.rows} rows",
+                code="InvalidRowRange",
             )
         stored = instance.schema.columns
         chosen = tuple(find_column(instance.schema, name) for name in columns) or stored
@@ -334,12 +334,10 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception as error:  # otherwise the instance would stay running for ever
+        except Exception as error:  # otherwise, the instance would never end
             status, message = FAILED, "ODPS-0010000: System internal error"
-            if is_full(error):
-                message += f" - {DISK_FULL}"
-            elif has_failed(error):
-                message += f" - {DISK_FAILED}"
+            if (fault := faults.of_disk(error)) is not None:
+                message += f" - {fault.message}"
             else:
                 log.exception("instance %s failed inside the service", instance_id)
         finally:
@@ -397,8 +395,8 @@ def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
         raise faults.invalid(
-            "a TIMESTAMP of the result is outside the range of nanoseconds and another one has "
-            f"digits below a microsecond, so no unit fits both: cast them to DATETIME: {error}"
+            "the result has TIMESTAMPs outside the range of nanoseconds and others with digits "
+            f"below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
         ) from None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 FAR = "a time is outside the range of nanoseconds"
-CUT = (
-    "a time has digits below a microsecond and another one is outside the range of nanoseconds,"
-    " SQL of the embedded service cannot process both"
-)
 """Error message of a query that reads text as nanoseconds and finds a year such as 9999."""
+CUT = (
+    "SQL of the embedded service cannot process a time with digits below a microsecond and one"
+    " outside the range of nanoseconds together"
+)
 
 _TEXT = r"""
 -- MaxCompute's date units -> DuckDB's date parts
@@ -58,7 +58,7 @@ mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
 mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS);
 mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
 -- Conversions between UTC instants (TIMESTAMP) and the clock of a zone. In a repeated hour, the
--- first occurrence is used, as in Python; mc_instant and mc_local keep nanoseconds.
+-- first occurrence is used, as in Python. mc_instant and mc_local keep nanoseconds.
 mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ));
 mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY));
 mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone) ELSE
@@ -70,12 +70,12 @@ mc_time(x) AS x + INTERVAL 0 SECOND;
 mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t);
 mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c THEN mc_same(c, t,
     zone) ELSE mc_utc(c, zone) END;
--- a list of one evaluates x once, which is a function call that each use would repeat
+-- x is a function call; the list ensures that it is evaluated only once
 mc_back(x, source, zone) AS list_transform([{'x': x, 's': CAST(source AS TIMESTAMP)}], lambda r:
     r.x + (mc_back_utc(CAST(r.x AS TIMESTAMP), r.s, zone) - CAST(r.x AS TIMESTAMP)))[1];
 -- text may include a zone, which the cast to TIMESTAMP ignores
 mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)');
--- if the text is not a time, x is null or raises an error, which null + x would not
+-- if the text is not a time, x is null or raises an error, but null + x would not raise it
 mc_text(x, s, zone) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) IS NULL THEN x ELSE x + (CASE WHEN
     mc_has_zone(s) THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\d)', '\1') AS TIMESTAMPTZ) AS
     TIMESTAMP) ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END;

@@ -1,8 +1,8 @@
 """Runs queries in worker processes with limits on time and memory.
 
-A process is started for the first query, reused for the next one, and killed when a query is
-cancelled, abandoned, or exceeds its time or memory. It also ends after a few idle seconds, because
-it uses some hundred megabytes.
+The first query starts a process, which the next queries reuse. The process is killed when a query
+is cancelled or abandoned, or exceeds its time or memory. It also ends after a few idle seconds,
+because it uses several hundred megabytes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from odps_nb.local.store.folder import new_id
 
 IDLE = 4
 IDLE_SECONDS = 10.0
-"""Idle seconds after which a process ends; the next query starts a new one."""
+"""The idle time in seconds after which a process ends. The next query starts a new one."""
 KEPT_BYTES = 512 << 20
 MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryLimits:
-    """Limits of one statement: memory in MiB, and seconds."""
+    """Limits of one statement: memory in MiB, and run time in seconds."""
 
     memory: int = 3072
     seconds: float = 900.0
@@ -52,7 +52,7 @@ class Described:
 
 
 class Queries:
-    """A pool of worker processes for queries; the owner must close it.
+    """A pool of worker processes for queries. The owner must close it.
 
     ``work`` is the folder for data that exceeds the memory of a query. Idle processes end after
     ``idle_seconds`` without a query.
@@ -127,7 +127,7 @@ class Queries:
 
 
 class QueryRun:
-    """One query in a worker process; `interrupt` may be called from any thread."""
+    """One query in a worker process. Any thread may call `interrupt`."""
 
     def __init__(
         self, process: _Process, limits: QueryLimits, explain: Callable[[str], Exception]
@@ -198,7 +198,7 @@ class QueryRun:
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
-            raise faults.internal(f"a query process sent an {error}") from None
+            raise faults.internal(f"the response of a query process is invalid: {error}") from None
         if (failed := found.get("failed")) is not None:
             # after an out-of-memory error, the process has less memory for the next query
             self._is_idle = not failed.startswith("Out of Memory")
@@ -213,10 +213,10 @@ class QueryRun:
             return CancelledError("the query was cancelled")
         if self._ended_for:
             seconds = self._limits.seconds
-            return faults.invalid(f"{_FAILED} the query ran longer than {seconds:g} seconds")
+            return faults.invalid(f"{_FAILED} the query exceeded its limit of {seconds:g} seconds")
         if status == OUT_OF_MEMORY:
             memory = self._limits.memory
-            return faults.invalid(f"{_FAILED} the query needs more than {memory} MiB of memory")
+            return faults.invalid(f"{_FAILED} the query exceeded its memory limit of {memory} MiB")
         return faults.invalid(f"{_FAILED} the process of the query ended with status {status}")
 
 

@@ -1,7 +1,7 @@
-"""Translates a MaxCompute query to a DuckDB query; views become subqueries.
+"""Translates a MaxCompute query to a DuckDB query. Views become subqueries.
 
-sqlglot parses the Hive dialect, the closest one that it supports, and generates DuckDB's. Table
-names are replaced by generated names, so that a query can only read registered tables.
+sqlglot parses Hive SQL, the closest dialect that it supports, and generates DuckDB SQL. Table names
+are replaced with generated names, so that a query can only read registered tables.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Latest = Callable[[StoredTable], str | None]
 """Finds the greatest value of the first partition column among partitions with rows."""
 
 
-_OTHERWISE = ("hash", "from_json")  # DuckDB's functions of these names differ
+_OTHERWISE = ("hash", "from_json")  # DuckDB has different functions with these names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
     """DuckDB SQL, the table of each generated name, and the names that the query uses.
 
-    ``names`` are the names in the original text, for errors; ``kinds`` are the types of the result
-    columns where known.
+    ``names`` are the names in the original text, for errors. ``kinds`` are the types of the result
+    columns, if they are known.
     """
 
     sql: str
@@ -77,8 +77,8 @@ def translate(
 
     With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds exclude years such
     as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` lists
-    the types of the columns to insert into: numbers in VALUES for them are kept as written and,
-    with ``exact``, so are constants in a SELECT for a DECIMAL column.
+    the types of the columns to insert into. Numbers in VALUES for these columns remain as written.
+    With ``exact``, so do constants in a SELECT for a DECIMAL column.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
@@ -118,7 +118,7 @@ def translate(
 
 
 def _names_of(query: Any) -> QueryNames:
-    """Return the names in a parsed query with their places."""
+    """Return the names in a parsed query and their positions."""
     columns: dict[str, tuple[int, int]] = {}
     functions: dict[str, tuple[int, int]] = {}
     for node in query.walk():
@@ -139,7 +139,7 @@ def _names_of(query: Any) -> QueryNames:
 
 
 def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
-    """Return the types of all columns by name; several if tables share a column name."""
+    """Return the types of all columns by name. Several tables may have columns of the same name."""
     found: dict[str, set[TypeCode]] = {}
     for table in tables:
         for column in table.schema.all_columns:
@@ -197,7 +197,7 @@ def _check_signs(query: Any, text: str) -> None:
                     f"{token.text!r} is not expected here",
                     at=(token.line, token.col),
                     advice="write the value or name itself, or bind it with params=; "
-                    "a STRUCT is written named_struct('a', 1)",
+                    "write a STRUCT as named_struct('a', 1)",
                 )
     for struct in query.find_all(exp.Struct):
         if not struct.expressions:
@@ -218,7 +218,7 @@ def tables_of(query: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
 
 
 class _Replacing:
-    """Replaces table names by generated names, and views by their queries."""
+    """Replaces table names with generated names, and views with their queries."""
 
     def __init__(self, find: FindTable, latest: Latest) -> None:
         self._find, self._latest = find, latest
@@ -227,7 +227,7 @@ class _Replacing:
     def run(
         self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
     ) -> tuple[StoredTable, ...]:
-        """Replace the names in a query, which is inside these views; return its tables."""
+        """Replace the names in a query that is ``inside`` views; return its tables."""
         self._replace_latest(query, view)
         named = []
         for node, name in tables_of(query):
@@ -253,7 +253,7 @@ class _Replacing:
         return tuple(named)
 
     def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
-        """Replace each ``max_pt('t')`` by its current partition value."""
+        """Replace each ``max_pt('t')`` with its current partition value."""
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
                 continue
@@ -269,7 +269,7 @@ class _Replacing:
             node.replace(exp.null() if value is None else exp.Literal.string(value))
 
     def _found(self, node: Any, name: tuple[str, ...], view: StoredTable | None) -> StoredTable:
-        """Return a table by name; errors include the place in the query."""
+        """Return a table by name. Errors include the position in the query."""
         try:
             return self._find(name, view)
         except NotFoundError as error:
@@ -312,7 +312,7 @@ def _alias(name: str) -> Any:
 
 
 def _unqualify(table: Any, name: tuple[str, ...]) -> None:
-    """Replace ``p.t.column`` by ``t.column``, where ``t`` is the alias of the table."""
+    """Replace ``p.t.column`` with ``t.column``, where ``t`` is the alias of the table."""
     if len(name) == 1:
         return
     scope = table.find_ancestor(exp.Select)
@@ -339,7 +339,7 @@ def _plain_grouping(query: Any) -> None:
 
 
 def _name_columns(query: Any) -> None:
-    """Name unnamed output columns like the service: ``_c0``, ``_c1``, … by position."""
+    """Name unnamed output columns by position as the service does: ``_c0``, ``_c1``, …"""
     select = query
     while isinstance(select, exp.SetOperation):
         select = select.left
@@ -352,7 +352,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return the column that each output column copies or takes min or max of, if all are known."""
+    """Return the source of each output column that is a column, or the MIN or MAX of one."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

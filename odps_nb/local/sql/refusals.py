@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to typed errors with a place and a suggestion."""
+"""Converts errors of the SQL parser and DuckDB to typed errors with a position and a suggestion."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SHOWN = 200
 
 
 class FarTime(InvalidRequestError):
-    """Text does not fit nanoseconds; the query must be rerun in microseconds."""
+    """A time is outside the nanosecond range; the query must be rerun in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """The names in a query: places (line, column) by lower-case name, and known names."""
+    """The names in a query: positions (line, column) by lower-case name, and known names."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]
@@ -34,7 +34,7 @@ class QueryNames:
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``check the spelling: did you mean x?`` if a name is similar, else ``""``."""
     by_key = {one.casefold(): one for one in known}
-    by_key.pop(name.casefold(), None)  # it exists, but not in this scope
+    by_key.pop(name.casefold(), None)  # the name exists, but not in this scope
     near = get_close_matches(name.casefold(), by_key, n=1, cutoff=cutoff)
     return f"check the spelling: did you mean {by_key[near[0]]}?" if near else ""
 
@@ -45,7 +45,7 @@ def unreadable(error: Any) -> Exception:
     said = str(first.get("description", error)).splitlines()[0]
     word = str(first.get("highlight") or "")
     line = first.get("line") or 1
-    # sqlglot reports the end of the word, the service its start
+    # sqlglot reports where the word ends; the service reports where it starts
     column = max(1, (first.get("col") or 1) - max(1, len(word)) + 1)
     return faults.parse_failed(_parser_words(said, word), at=(line, column))
 
@@ -77,8 +77,8 @@ def refusal(said: str, names: QueryNames) -> Exception:
     plain = _plain(rest)
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
-    if kind == "Out of Memory Error":  # DuckDB's text suggests its own settings
-        return faults.invalid("ODPS-0121095: the query needs more memory than its limit")
+    if kind == "Out of Memory Error":  # DuckDB's message suggests settings of DuckDB
+        return faults.invalid("ODPS-0121095: the query exceeded its memory limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)
 
@@ -103,9 +103,9 @@ def _failure(message: str, advice: str) -> Exception:
 
 
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
-    """Return a factory of semantic errors; ``{0}`` is the pattern's first group, a name.
+    """Return a factory of semantic errors. ``{0}`` is the pattern's first group, a name.
 
-    The error points to that name. With ``plain``, the groups are types.
+    The error refers to the position of that name. With ``plain``, the groups are types.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:
@@ -117,7 +117,7 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
 
 
 def _fails(message: str, advice: str) -> Refusal:
-    """Return a factory of errors for failed computations; ``{0}`` is the pattern's first group."""
+    """Return a factory of errors for failed computations. ``{0}`` is the pattern's first group."""
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
@@ -148,7 +148,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
 
     name, known = found[1], function_names()
     at = names.functions.get(name.casefold(), (1, 1))
-    # names known to the parser are not misspelt; a high cutoff avoids chance suggestions
+    # known names are not misspelt, and a high cutoff avoids accidental suggestions
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
     return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
 
@@ -200,7 +200,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (rf"Referenced table {_QUOTED} not found", _no_table),
     (
         rf"Ambiguous reference to column name {_QUOTED}",
-        _says("the column {0} is in several tables", "qualify it with a table, such as a.{0}"),
+        _says("the column {0} exists in several tables", "qualify it with a table, such as a.{0}"),
     ),
     (r"Function with name (\w+) does not exist", _no_function),
     (r"Macro (\w+)\(\) does not support", _arguments),
@@ -221,7 +221,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"STRUCT to STRUCT cast must have",
         _says(
-            "a STRUCT has different members than the type that it is cast to",
+            "a STRUCT and the type that it is cast to have different members",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
@@ -232,21 +232,21 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"duplicate key",
         _fails(
-            "SQL of the embedded service does not support a MAP that has a key twice",
+            "SQL of the embedded service does not support a MAP with duplicate keys",
             "read such columns with table.read(), which supports these maps",
         ),
     ),
     (
         r"unicode|UTF-?8",
         _fails(
-            "this function of the embedded service does not support text that is not UTF-8, "
-            "unlike reads, comparisons and groups",
+            "this function of the embedded service does not support text that is not UTF-8; reads, "
+            "comparisons and groups do",
             "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),
     (
         r"Division by zero",
-        _fails("a number is divided by zero", "write nullif(divisor, 0), or filter such rows"),
+        _fails("division by zero", "write nullif(divisor, 0), or filter such rows"),
     ),
     (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),

@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # loads sqlglot, which only queries need
+if TYPE_CHECKING:  # imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38
@@ -54,7 +54,7 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
-    """Return the type for DuckDB, with at most 38 digits; reading larger values fails."""
+    """Return the type for DuckDB, with at most 38 digits. Reading larger values fails."""
     is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
     return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 
@@ -104,7 +104,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Return a DuckDB type without blanks and quotes, which DuckDB writes inconsistently."""
+    """Return a DuckDB type without blanks and quotes, which DuckDB uses inconsistently."""
     return spelled.replace(" ", "").replace('"', "")
 
 

@@ -49,7 +49,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # loads sqlglot, which only queries need
+if TYPE_CHECKING:  # imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -93,7 +93,7 @@ class Job:
 
 
 class SqlRunner:
-    """Runs one statement per call; the statement ends when its rows are consumed."""
+    """Runs one statement per call. The statement ends when its rows have been consumed."""
 
     def __init__(
         self,
@@ -108,14 +108,12 @@ class SqlRunner:
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions, self._shown = (
-            Definitions(catalog, snapshots),
-            ShowRunner(catalog, snapshots),
-        )
+        self._definitions = Definitions(catalog, snapshots)
+        self._shown = ShowRunner(catalog, snapshots)
         self._strict = strict
 
     def run(self, statement: Statement, job: Job) -> ResultRows | None:
-        """Run a statement; a query's rows are valid until the job's stack is closed."""
+        """Run a statement. The rows of a query are valid until the job's stack is closed."""
         match statement:
             case Query():
                 return typed_rows(*self._open(statement.text, job))
@@ -140,7 +138,7 @@ class SqlRunner:
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
-        """Return a table or view; names in a view resolve where the view was created."""
+        """Return a table or view. Names in a view are resolved where the view was created."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
@@ -164,7 +162,7 @@ class SqlRunner:
         into: tuple[TypeCode, ...] = (),
         exact: bool = False,
     ) -> tuple[QueryRun, TranslatedQuery]:
-        """Open a query on a snapshot of its tables; keyword arguments are as for `translate`."""
+        """Open a query on a snapshot of its tables. The keyword arguments are as in `translate`."""
         from odps_nb.local.sql.cost import check_query
         from odps_nb.local.sql.query import translate
 
@@ -217,7 +215,8 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        changes = statement.rewrites or statement.has_operations  # these depend on the old rows
+        # such statements depend on the old rows
+        changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
 
@@ -230,7 +229,7 @@ class SqlRunner:
         try:
             self._insert(insert, job)
         except (InvalidRequestError, NotFoundError) as error:
-            # the error's place refers to the generated query, not to the statement
+            # the error's position refers to the generated query, not to the statement
             message = _PLACE.sub("[1,1]", error.message, count=1)
             raise type(error)(message, status=error.status, code=error.code) from None
 
@@ -247,7 +246,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # check before writing the rows
+                self._catalog.require_free(name)  # before the rows are written
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
@@ -288,7 +287,7 @@ class SqlRunner:
             if len(columns) != len(statement.columns):
                 raise faults.invalid(
                     f"ODPS-0130071: the query returns {len(columns)} columns, "
-                    f"the view lists {len(statement.columns)}"
+                    f"but the view lists {len(statement.columns)}"
                 )
             columns = tuple(
                 replace(column, name=given, comment=comment)
@@ -325,7 +324,7 @@ def _converted(
     if len(found.columns) != len(fed) + len(number):
         raise faults.invalid(
             f"ODPS-0130071: the query returns {len(found.columns)} columns, "
-            f"the table requires {len(fed)}"
+            f"but the table requires {len(fed)}"
         )
     count = len(fed) if query.has_star else 0  # without a star, `convert_rows` converts the values
     names = [f"c{i}" for i in range(len(fed))]
@@ -382,7 +381,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows to insert for a query's batch, as each row's choice number specifies."""
+    """Return the rows to insert for a query's batch, selected by each row's choice number."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
@@ -405,9 +404,9 @@ def _chosen_rows(
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the cast to a column's type; times keep their unit, which may have more range.
+    """Return the cast to a column's type. Times keep their unit, which may have a wider range.
 
-    Text, dates and clock times become instants by the clock of the session, and fractions are
+    Text, dates and clock times are converted to instants by the session's clock, and fractions are
     truncated. ``kind`` is the type of the value, or ``""`` if unknown.
     """
     code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
@@ -435,7 +434,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested times keep their range
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested times keep their wider range
     return f"CAST({name} AS {wanted})"
 
 

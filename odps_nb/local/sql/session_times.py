@@ -1,11 +1,11 @@
-"""Makes conversions by the session's clock explicit in a query.
+"""Makes conversions that use the session's clock explicit in a query.
 
-DuckDB stores instants as UTC clock times. Three rules apply, by the types of the operands:
+DuckDB stores instants as UTC clock times. Three rules apply, depending on the types of operands:
 
-- In comparisons, lists and set operations, text, dates and clock times combined with a DATETIME or
-  TIMESTAMP are converted to instants.
-- CASE, IF or COALESCE of text and times is text.
-- Functions, ``||`` and LIKE receive times on the session's clock, unless they only return them.
+- Text, dates and clock times are converted to instants if a comparison, list or set operation
+  combines them with a DATETIME or TIMESTAMP.
+- The result of CASE, IF or COALESCE is text if some of the values are text and others are times.
+- Functions, ``||`` and LIKE receive times on the session's clock, unless they only pass them on.
 
 Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST*.
 """
@@ -32,7 +32,7 @@ _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
-# Functions that do not change values: they select, count, collect or search for them.
+# Functions that do not change values, but select, count, collect or find them.
 _PASSING = (
     *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2),
     *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
@@ -51,8 +51,8 @@ _JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
 def unite(query: Any, types: Types) -> bool:
     """Cast columns of set operations to instants if one of the queries returns an instant.
 
-    Return whether any was cast; the caller must then infer the types again. Text that is not a
-    time raises an error when the query runs.
+    Return whether any column was cast. If so, the caller must infer the types again. Text that is
+    not a time raises an error when the query runs.
     """
     found = False
     for node in list(query.find_all(exp.SetOperation)):
@@ -103,7 +103,7 @@ class _Placing:
                 self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
-        """Convert instants to the session's clock for nodes that use a clock time."""
+        """Convert instants to clock times of the session for nodes that use a clock time."""
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
@@ -144,7 +144,7 @@ class _Placing:
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
-        """Convert a value to the element type of the array that is searched for it."""
+        """Convert a value to the element type of the array in which it is searched for."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)
@@ -152,7 +152,7 @@ class _Placing:
             self._show(value)
 
     def _add(self, node: Any) -> None:
-        """Add months and years on the session's clock; other units are exact durations."""
+        """Add months and years on the session's clock. Other units are exact durations."""
         if self._clock.is_utc or self._types.name(node.this) not in _INSTANTS:
             return
         interval = node.expression.unnest()
@@ -168,7 +168,7 @@ class _Placing:
             unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
             if self._types.name(value) not in _INSTANTS:
                 self._clock.read(node, "DATETIME")
-            elif unit not in _EXACT_UNITS:  # days may be longer or shorter than 24 h
+            elif unit not in _EXACT_UNITS:  # a day may be longer or shorter than 24 h
                 self._clock.compute(node, value, "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):

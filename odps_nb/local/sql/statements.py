@@ -1,4 +1,4 @@
-"""SQL statements as immutable values; names are kept as written."""
+"""SQL statements as immutable values. Names are kept as written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
-    """CREATE [OR REPLACE] VIEW … AS; ``columns`` are (name, comment), empty to use the query's."""
+    """CREATE [OR REPLACE] VIEW … AS; ``columns`` are (name, comment) pairs, or empty."""
 
     name: Name
     query: str
@@ -93,11 +93,11 @@ class ChangeColumn:
 class Insert:
     """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic.
 
-    ``has_operations``: the last column of a row is its operation (upsert or delete).
+    ``has_operations``: the last column of a row is the operation (upsert or delete).
     ``rewrites``: the rows replace all rows that the table had when the statement began.
     ``choices``: the last column of the query is an index into ``choices``. A choice lists the
     positions of a row's values among the other columns (``None``: null). Rows with a null index
-    are omitted. Without choices, a row has the columns of the query.
+    are omitted. Without ``choices``, the rows of the query are inserted unchanged.
     """
 
     name: Name
@@ -112,7 +112,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRows:
-    """UPDATE … SET column = expression, or (without ``values``) DELETE FROM …; WHERE condition."""
+    """UPDATE … SET column = expression WHERE …, or (without ``values``) DELETE FROM … WHERE …."""
 
     name: Name
     alias: str = ""
@@ -143,7 +143,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE, or DESC [EXTENDED] (``columns``)."""
+    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE; or DESC [EXTENDED] (``columns``)."""
 
     what: str
     name: Name = ()

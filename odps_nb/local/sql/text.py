@@ -1,8 +1,8 @@
 """Parses SQL text into a statement: DDL and the heads of INSERTs. Queries remain text.
 
 Names are not resolved here. Other text raises a parse error in the service's form
-(``ODPS-0130161:[line,column] …``), which says whether MaxCompute supports a statement or clause
-that the embedded service does not.
+(``ODPS-0130161:[line,column] …``). For an unsupported statement or clause, the error says whether
+MaxCompute supports it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _QUERIES = ("select", "with", "values", "from", "(")
 
 
 def parse_statement(source: str) -> Statement:
-    """Parse a text with exactly one statement; drops ``SET k=v`` statements before it."""
+    """Parse text that contains exactly one statement. Ignores ``SET k=v`` statements."""
     found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
     if len(found) > 1:
         raise found[1].error(
-            "the text has more than one statement; none of them was run",
+            "the text contains more than one statement; none of them was run",
             advice="run each statement with a separate call, in order",
         )
     return _statement(found[0])
@@ -90,7 +90,7 @@ def _query(cursor: Cursor) -> Statement:
         if cursor.accept("insert"):
             insert = _insert(cursor)
             head = placed[: len(placed) - len(text)] + before
-            # Blanks replace the parsed text, so that positions still refer to the statement.
+            # Blanks replace the parsed text, so that positions remain those in the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return Query(text=cursor.take(placed))
 
@@ -155,7 +155,7 @@ _CLAUSES = (
 
 
 def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
-    """Parse the clauses after the column list, in any order: partitions, properties etc."""
+    """Parse the clauses after the column list (partitions, properties etc.) in any order."""
     partitions: tuple[Column, ...] = ()
     properties: list[tuple[str, str]] = []
     facts: dict[str, Any] = {}
@@ -180,7 +180,7 @@ def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], di
 
 
 def _stored_as(cursor: Cursor) -> None:
-    """Parse a file format, accepting only that of internal tables."""
+    """Parse a file format. Only the format of internal tables is accepted."""
     at, word = cursor.line_and_column, cursor.name().upper()
     if word != "ALIORC":
         raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
@@ -199,7 +199,7 @@ def _generated(cursor: Cursor) -> Column:
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
-    """Parse what follows ``[RANGE] CLUSTERED BY``, which does not affect how rows are stored."""
+    """Parse the text after ``[RANGE] CLUSTERED BY``. It does not affect how rows are stored."""
     yield CLUSTERED_BY, cursor.parenthesised()
     if cursor.accept("sorted", "by"):
         cursor.parenthesised()
@@ -209,7 +209,7 @@ def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
 
 
 def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Parse a column list that may have ``PRIMARY KEY (a, b)`` last or after a column's type."""
+    """Parse a column list with ``PRIMARY KEY (a, b)`` at its end or after a column's type."""
     at = cursor.line_and_column
     text = cursor.parenthesised()
     inner, kept, keys = Cursor(text), "", list[str]()
@@ -233,7 +233,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
-        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
+        raise faults.parse_failed(f"the key column {missing[0]!r} is not in the column list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 

@@ -1,6 +1,6 @@
 """Converts times in SQL between the statement's time zone and UTC, keeping all digits.
 
-DuckDB sees stored instants as UTC wall-clock times.
+DuckDB stores instants as UTC clock times.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class SessionClock:
-    """Converts between text, instants and a session's clock, with ``fine`` in nanoseconds."""
+    """Converts between text, instants and a session's clock; with ``fine``, in nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Convert text or a clock time to an instant; with ``strict``, fail for invalid text."""
+        """Convert text or a clock time to an instant. With ``strict``, invalid text fails."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            if isinstance(node.parent, (exp.Alias, exp.Select)):  # no operand determines its type
+            # no other operand determines its type
+            if isinstance(node.parent, (exp.Alias, exp.Select)):
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
             kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
@@ -59,14 +60,14 @@ class SessionClock:
             wrap(node, lambda clock: self._of_clock(clock, wanted))
 
     def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
-        """Replace a cast by the conversion of its operand to an instant."""
+        """Replace a cast with a conversion of its operand to an instant."""
         if is_text:
             wrap(node, lambda one: self._of_text(one.this, wanted, type(one)))
         elif not self.is_utc:
             wrap(node, lambda one: self._of_clock(one, wanted))
 
     def cast_fine(self, node: Any, given: str, wanted: str) -> None:
-        """Replace a cast between TIMESTAMP and clock time by one that keeps all digits."""
+        """Replace a cast between TIMESTAMP and clock time with one that keeps all digits."""
 
         def made(one: Any) -> Any:
             if given == wanted or self.is_utc:
@@ -76,15 +77,15 @@ class SessionClock:
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
-        """Replace text or a time by its clock time in microseconds."""
+        """Replace text or a time with its clock time in microseconds."""
         wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
-        """Replace a cast of text by its clock time with all digits of nanoseconds."""
+        """Replace a cast of text with its clock time, including nanoseconds."""
         wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
-        """Replace an instant by its clock time, or by the text of its clock time."""
+        """Replace an instant with its clock time, or with the text of its clock time."""
 
         def made(inner: Any) -> Any:
             shown = self._local(inner) if is_instant and not self.is_utc else inner
@@ -93,15 +94,15 @@ class SessionClock:
         wrap(node, made, typed=False)
 
     def show_each(self, node: Any) -> None:
-        """Replace an array of instants by the array of their clock times."""
+        """Replace an array of instants with an array of their clock times."""
         name = exp.to_identifier("instant")
         each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
         wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
 
     def show_seconds(self, node: Any) -> None:
-        """Replace `UnixToStr` by the formatted clock time of seconds since 1970."""
+        """Replace `UnixToStr` with the formatted clock time of the seconds since 1970."""
         if (form := node.args.get("format")) is None:
-            return  # a call without arguments, which DuckDB rejects
+            return  # DuckDB rejects this call without arguments
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
@@ -116,7 +117,7 @@ class SessionClock:
         wrap(node, made)
 
     def now(self, node: Any) -> None:
-        """Make the current time zoneless; replace the current date and zone by the session's."""
+        """Remove the zone of the current time; use the session's for the current date and zone."""
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
@@ -152,15 +153,15 @@ class SessionClock:
 
 
 def is_read(constant: Any) -> bool:
-    """Return whether a text is a time that `constants_in_utc` can read, or is infinite."""
+    """Return whether a string is infinite, or a time that `constants_in_utc` can read."""
     return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
 
 
 def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) -> None:
     """Rewrite time constants, such as ``cast('…' as timestamp)``, in UTC, in place.
 
-    A constant compared with a DATE or TIMESTAMP_NTZ column is not converted; a date compared with
-    a time column becomes its midnight. ``types`` are the column types by lower-case name.
+    A constant that is compared with a DATE or TIMESTAMP_NTZ column is not converted. A date that is
+    compared with a time column becomes its midnight. ``types`` are column types by lower-case name.
     """
     zone = zone_of(name)
     _split_ranges(query)
@@ -176,7 +177,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Rewrite ``column between a and b`` as two comparisons, whose constants may differ in unit."""
+    """Rewrite ``column between a and b`` as two comparisons. Their constants may differ in unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):

@@ -19,7 +19,7 @@ MAX_SQL = 4 << 20
 _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 _NEAR = 0.75
 _STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "AS")
-# Keywords of MaxCompute that no dialect of sqlglot has.
+# Keywords of MaxCompute that sqlglot does not know.
 _OWN_WORDS = """
     ARCHIVE AUTO BUCKETS CHANGEOWNER CLONE DISABLE ENABLE EXPORT HISTORY INSTANCES LIFECYCLE LIST
     LOAD MATERIALIZED MODEL OWNER PACKAGE PURGE READ RESOURCE RESOURCES RESTORE SMALLFILES TUNNEL
@@ -29,16 +29,14 @@ _OWN_WORDS = """
 
 @cache
 def _keywords() -> frozenset[str]:
-    """Return the words that can start a SQL statement or clause, in upper case."""
+    """Return the words that can start a SQL statement or clause, in upper case.
+
+    A word of a statement that is among them is probably not misspelt.
+    """
     from sqlglot.dialects.hive import Hive
 
     known = (*Hive.Tokenizer.KEYWORDS, *Hive.Parser.PROPERTY_PARSERS, *Hive.Parser.ALTER_PARSERS)
     return frozenset(word for phrase in (_OWN_WORDS, *known) for word in phrase.upper().split())
-
-
-def is_keyword(word: str) -> bool:
-    """Return whether an upper-case word is a SQL keyword, and so probably not misspelt."""
-    return word in _keywords()
 
 
 @cache
@@ -47,10 +45,10 @@ def _tokenizer() -> Any:
     from sqlglot.dialects.hive import Hive
 
     changes = {
-        "KEYWORDS": {},  # treat all words alike
+        "KEYWORDS": {},  # all words are treated alike
         "COMMANDS": set(),  # sqlglot would return the rest of a SHOW as one token
         "NUMERIC_LITERALS": {},
-        "STRING_ESCAPES": ["\\", "'", '"'],  # doubled quotes escape too
+        "STRING_ESCAPES": ["\\", "'", '"'],  # doubled quotes are escapes, too
     }
     return partial(type("Tokenizer", (Hive.Tokenizer,), changes), dialect=Hive())
 
@@ -59,7 +57,9 @@ def _tokens(source: str) -> list[Any]:
     from sqlglot.errors import TokenError
 
     if len(source) > MAX_SQL:
-        raise faults.parse_failed(f"the text is longer than {MAX_SQL} characters")
+        raise faults.parse_failed(
+            f"the text has {len(source)} characters; the maximum is {MAX_SQL}"
+        )
     try:
         found: list[Any] = _tokenizer()().tokenize(source)
     except TokenError:
@@ -68,7 +68,7 @@ def _tokens(source: str) -> list[Any]:
 
 
 def statements(source: str) -> list[Cursor]:
-    """Split a text at its semicolons, dropping comments and empty statements."""
+    """Split text at its semicolons, and drop comments and empty statements."""
     found: list[Cursor] = []
     group: list[Any] = []
     for token in _tokens(source):
@@ -83,8 +83,8 @@ def statements(source: str) -> list[Cursor]:
 class Cursor:
     """A position in the tokens of one statement, or of a part of it.
 
-    ``source`` is the whole text, to which the places in errors refer. ``tokens`` are by default
-    all its tokens. ``end`` is the position after the last one, for a part without tokens.
+    ``source`` is the whole text; the positions in errors refer to it. ``tokens`` defaults to all
+    of its tokens. For a part without tokens, ``end`` is the position at which it ends.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -107,12 +107,12 @@ class Cursor:
 
     @property
     def placed(self) -> str:
-        """The text with all before the next token blanked, so that places stay the same."""
+        """The text with blanks before the next token, so that positions remain the same."""
         before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
         return before + self.rest
 
     def take(self, text: str) -> str:
-        """Consume all tokens, and return ``text``, which the caller built from them."""
+        """Consume all tokens and return ``text``, which the caller built from them."""
         self._at = len(self._tokens)
         return text
 
@@ -154,7 +154,7 @@ class Cursor:
         return found
 
     def expect(self, *words: str) -> None:
-        """Consume these words or signs, or raise a parse error if other tokens are next."""
+        """Consume these words or signs, or raise a parse error if the next tokens differ."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
@@ -233,27 +233,27 @@ class Cursor:
 
     def end(self) -> None:
         """Raise a parse error if tokens are left."""
-        if self.words and is_keyword(self.words[0]):
+        if self.words and self.words[0] in _keywords():
             raise self.lacks(self.words)
         if not self.at_end:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for unsupported words; suggests a similar ``known`` word."""
+        """Return the error for unsupported words. The error suggests a similar ``known`` word."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
-        if near and not is_keyword(words[0]):
+        if near and words[0] not in _keywords():
             return self.error(
                 f"{words[0]} is not expected here",
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
-        shown = [words[0], *(w for w in words[1:] if is_keyword(w) and w not in _STATEMENTS)]
-        # the first words of the statement, at most two, up to the object's name
-        text, kind = " ".join(shown), " ".join(self._kind[:2]).upper()
+        more = [w for w in words[1:] if w in _keywords() and w not in _STATEMENTS]
+        # at most two words of the statement, from those before the object's name
+        text, kind = " ".join([words[0], *more]), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"
         elif kind and not text.startswith(kind):
             text = f"{kind} {text}"
-        return faults.lacks(text, is_sure=is_keyword(words[0]), at=self.line_and_column)
+        return faults.lacks(text, is_sure=words[0] in _keywords(), at=self.line_and_column)
 
     def unexpected(self, expected: str, known: Iterable[str] = ()) -> Exception:
         """Return the error for the next token: unsupported words, or unexpected text."""

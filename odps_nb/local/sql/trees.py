@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 MARK = "odps_nb"
-"""Key in a node's ``meta`` for the number that identifies its type; -1 if unknown."""
+"""The key in a node's ``meta`` of the number that identifies its type; -1 if unknown."""
 COMPARISONS: Any = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
 )
@@ -36,7 +36,7 @@ def forget(node: Any) -> None:
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Replace a node by an expression of it, which keeps the node's type if ``typed``."""
+    """Replace a node with an expression made from it. With ``typed``, the type is kept."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands that share a type; ``computed`` adds arithmetic and branches."""
+    """Yield groups of operands that share a type. ``computed`` adds arithmetic and branches."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
@@ -90,7 +90,7 @@ def choices(node: Any) -> list[Any]:
 
 
 def looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield the left value of ``IN (SELECT …)`` with each column of the subquery, in groups."""
+    """Yield groups of values that ``IN (SELECT …)`` compares: a left value and a column."""
     if isinstance(node, exp.In) and node.args.get("query") is not None:
         given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         rows = [given, *branches(node.args["query"])]

@@ -1,7 +1,7 @@
 """Infers the MaxCompute types of the expressions in a query with sqlglot's annotator.
 
-A copy of the query is qualified and annotated; its types are looked up by nodes of the original.
-Expressions whose type cannot be inferred have none, and are not converted.
+A copy of the query is qualified and annotated. Types are looked up by the nodes of the original.
+Expressions whose type cannot be inferred have no type and are not converted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Types:
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` are its tables by their names in the query."""
-    members = {}  # keyed by mark; the parser reads a struct member st.a as a column
+    members = {}  # by mark: the parser reads a struct member st.a as a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -83,7 +83,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     try:
         typed = sql_parser.annotate(query, columns, _annotating())
     except (SqlglotError, RecursionError):
-        return Types({})  # translation or DuckDB will report the error
+        return Types({})  # the translation or DuckDB will report the error
     elements = _exploded(typed)
     found = {
         n.meta[MARK]: elements.get((getattr(n, "table", ""), n.name.casefold()), n.type)
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name), as sqlglot infers wrong ones."""
+    """Return the column types of LATERAL VIEWs by (alias, name). Those of sqlglot are wrong."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -126,13 +126,13 @@ def _variables(query: Any) -> dict[int, Any]:
 
 
 def quotient_type(left: Digits, right: Digits) -> Digits:
-    """Return the precision and scale of a quotient: Hive's rule within MaxCompute's limits."""
+    """Return the precision and scale of a quotient, by Hive's rule and MaxCompute's limits."""
     scale = min(_SCALE, max(6, left[1] + right[0] + 1))
     return min(_DIGITS, left[0] - left[1] + right[1] + scale), scale
 
 
 def average_type(of: Digits) -> Digits:
-    """Return the precision and scale of an average: four more digits on both sides (Hive)."""
+    """Return the precision and scale of an average. Both are larger by 4, as in Hive."""
     return min(_DIGITS, of[0] + 4), min(_SCALE, of[1] + 4)
 
 
@@ -154,11 +154,11 @@ def _annotating() -> Any:
     rules: dict[Any, Callable[[Any], Any]] = {
         exp.Anonymous: _called,
         exp.ArrayUniqueAgg: lambda node: _array_of(node.this.type),
-        exp.Avg: _averaged,
+        exp.Avg: partial(_aggregated, average_type, _KINDS.DOUBLE),
         exp.Bracket: _item,
         exp.Mul: partial(_computed, product_type),
         exp.Div: partial(_computed, quotient_type),
-        exp.Sum: _summed,
+        exp.Sum: partial(_aggregated, lambda of: (_DIGITS, of[1]), None),
         **dict.fromkeys((exp.Add, exp.Sub, exp.Mod), partial(_computed, _sum_type)),
         **dict.fromkeys((exp.ArgMax, exp.ArgMin, exp.ArrayFilter), lambda node: node.this.type),
         **dict.fromkeys((exp.ArrayMax, exp.ArrayMin), _element),
@@ -191,14 +191,9 @@ def _computed(rule: Callable[[Digits, Digits], Digits], node: Any) -> Any:
     return _decimal_type(rule(left, right))
 
 
-def _averaged(node: Any) -> Any:
+def _aggregated(rule: Callable[[Digits], Digits], other: Any, node: Any) -> Any:
     found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return _KINDS.DOUBLE if found is None else _decimal_type(average_type(found))
-
-
-def _summed(node: Any) -> Any:
-    found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    return None if found is None else _decimal_type((_DIGITS, found[1]))
+    return other if found is None else _decimal_type(rule(found))
 
 
 def _called(node: Any) -> Any:
@@ -229,7 +224,7 @@ def _array_of(kind: Any) -> Any:
 
 
 def _chosen(node: Any) -> Any:
-    """Return text if the values include both text and instants, otherwise the instant's type."""
+    """Return the text type if the values are text and instants, otherwise the instants' type."""
     kinds = [one.type for one in choices(node) if one.type is not None]
     texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
     times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]

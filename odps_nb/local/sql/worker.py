@@ -1,6 +1,6 @@
 """A process that runs queries for the service and may be killed at any time.
 
-DuckDB functions that build long texts cannot be interrupted, and DuckDB does not count their
+DuckDB functions that build long strings cannot be interrupted, and DuckDB does not count their
 memory. A query that exceeds its memory or time limit therefore ends only this process.
 
 The parent process writes requests to stdin ({"do": …} and pickled arguments) and reads responses
@@ -36,7 +36,7 @@ _MIB = 1 << 20
 
 
 def main() -> None:
-    """Handle requests until stdin is closed; arguments: memory in MiB, spill folder."""
+    """Handle requests until stdin is closed. Arguments: memory in MiB, spill folder."""
     hide_pandas()
     limit, spill = int(sys.argv[1]) * _MIB, Path(sys.argv[2])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -44,7 +44,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
     die_first()
     threading.Thread(target=_watch, args=(limit,), daemon=True).start()
-    # DuckDB counts most of its memory; a third is reserved for uncounted memory
+    # a third of the limit is reserved for memory that DuckDB does not count
     duck = Duck(macros=MACROS, memory=f"{limit // _MIB * 2 // 3}MiB", spill=spill)
     while True:
         _query(duck, requests, answers, str(spill))
@@ -136,7 +136,7 @@ def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview 
 
 
 def _watch(limit: int) -> None:
-    """Exit the process if it exceeds its memory limit; DuckDB's limit ignores long texts."""
+    """Exit the process if it exceeds its memory limit. (DuckDB's limit ignores long strings.)"""
     pause = threading.Event()
     while not pause.wait(LOOK_EVERY):
         if _memory() > limit:

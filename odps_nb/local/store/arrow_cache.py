@@ -1,7 +1,7 @@
 """Caches row files as uncompressed Arrow files, which can be memory-mapped without decoding.
 
-The Parquet files are authoritative. The cache has a size limit, and any cached file may be
-missing. Cached files are not flushed to disk, so all are deleted after an unclean stop.
+The Parquet files are authoritative. The cache is limited in size, and any file may be missing from
+it. Cached files are not flushed to disk, so all of them are deleted after an unclean stop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 MAPPED = 1 << 30
-"""Maximum bytes of files to keep mapped; the system reclaims this memory when it needs it."""
+"""Maximum number of bytes to keep mapped. The system reclaims this memory when necessary."""
 FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """A cache in one folder, of at most ``limit`` bytes and a quarter of the free disk space."""
+    """A cache in one folder, limited to ``limit`` bytes and a quarter of the free disk space."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder

@@ -1,7 +1,7 @@
 """Maps MaxCompute types to Arrow types on disk and on the wire, and converts partition values.
 
-On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or us in files with years outside the ns
-range. Intervals are ``duration[ns]`` or ``int64`` months; a BLOB is its reference's base64 text.
+On disk, DATETIME is in ms and TIMESTAMP(_NTZ) in ns, or in us for files with years outside the ns
+range. Intervals are ``duration[ns]`` or ``int64`` months. A BLOB is the base64 text of a reference.
 A read session may request other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
@@ -62,7 +62,8 @@ def arrow_type(
     if isinstance(odps, VectorType):
         return pa.list_(of(odps.element))
     if isinstance(odps, DecimalType):
-        return _decimal(odps)
+        precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
     if odps.code is TypeCode.DATETIME:
         return pa.timestamp(_ARROW_UNITS[datetime_unit])
     if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
@@ -73,19 +74,11 @@ def arrow_type(
     return found
 
 
-def _decimal(odps: DecimalType) -> pa.DataType:
-    precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
-    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
-
-
-def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
-    """Return the Arrow field of a column."""
-    return pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
-
-
 def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
     """Return the Arrow schema of columns, in the given order."""
-    return pa.schema([arrow_field(column, **units) for column in columns])
+    return pa.schema(
+        pa.field(one.name, arrow_type(one.type, **units), nullable=one.nullable) for one in columns
+    )
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -117,9 +110,9 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
 
 
 def check_listable(text: str, key: str) -> None:
-    """Raise 400 unless a value can be represented in XML, the format of partition lists."""
+    """Raise 400 unless XML, the format of partition lists, can represent a value."""
     if not text or not has_spelling(text):
-        problem = "contains a character that XML cannot hold" if text else "is empty"
+        problem = "contains a character that XML cannot represent" if text else "is empty"
         raise faults.invalid(
             f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
         )
@@ -134,11 +127,6 @@ def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
             f"{text!r} is not a valid value of the partition key {key!r} ({target})",
             code="InvalidPartitionSpec",
         ) from None
-
-
-def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
-    """Return an array that repeats a partition value for each row."""
-    return pa.repeat(constant(text, target, key), rows)
 
 
 def spelled(array: pa.Array, key: str) -> pa.Array:

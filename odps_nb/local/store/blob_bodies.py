@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from odps_nb.errors import ProtocolError, TruncatedError
 from odps_nb.local import faults
@@ -50,7 +49,7 @@ class Piece:
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
-    """Create a pack from a single upload's body, using an uncompressed file unchanged."""
+    """Create a pack from the body of a single upload. An uncompressed file is used unchanged."""
     with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
@@ -59,20 +58,12 @@ def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
     """Create a pack from a batch upload's decoded body, and verify the footers of its frames."""
     with _unpacked(body, work, coding):
-        return [
-            Piece(
-                start=blob.start,
-                size=blob.size,
-                content_type=blob.header.content_type or "",
-                file_name=blob.header.custom_file_name or "",
-            )
-            for blob in framed_blobs(work)
-        ]
+        return list(framed_blobs(work))
 
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode a body into a work file, which is deleted on a `ProtocolError`."""
+    """Decode a body into a work file. A `ProtocolError` deletes the file."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -88,25 +79,13 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
         raise faults.malformed(f"the body cannot be decoded: {error}") from error
 
 
-def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
-    """Create a pack from in-memory blobs, each a tuple (data, content type, file name)."""
-    pieces, start = [], 0
-    with work.open("wb") as target:
-        for data, content_type, file_name in blobs:
-            target.write(data)
-            facts = {"content_type": content_type, "file_name": file_name}
-            pieces.append(Piece(start=start, size=len(data), **facts))
-            start += len(data)
-    return pieces
-
-
 # -- downloads --------------------------------------------------------------------------------
 
 
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield a blob download's body; ``blobs`` are pairs of a pack's path and a blob in it."""
+    """Yield a blob download's body. ``blobs`` are pairs: the path of a pack, and a blob in it."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
@@ -166,78 +145,53 @@ def encoded(
     yield coder.finish()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FramedBlob:
-    """The blob in one frame: offset and size of its data in the file, its header and footer."""
-
-    start: int
-    size: int
-    header: FrameHeader
-    footer: Footer
-
-
-def framed_blobs(path: Path) -> Iterator[FramedBlob]:
+def framed_blobs(path: Path) -> Iterator[Piece]:
     """Yield the blobs of a framed file in order, or raise `ProtocolError` if it is damaged."""
     memory = memoryview(bytearray(READ_BYTES))
-    with path.open("rb", buffering=READ_BYTES) as opened:
-        file = _File(opened, os.fstat(opened.fileno()).st_size)
-        while not file.at_end():
-            yield file.frame(memory)
+    with path.open("rb", buffering=READ_BYTES) as file:
+        end, index = os.fstat(file.fileno()).st_size, 0
 
+        def require(size: int, what: str) -> None:
+            at = file.tell()
+            if at + size > end:
+                raise TruncatedError(
+                    f"the stream ends inside the {what} of frame {index}: "
+                    f"{at + size - end} bytes are missing",
+                    offset=end,
+                    expected=size,
+                    actual=end - at,
+                )
 
-class _File:
-    """Reads the frames of a file sequentially."""
+        def number(what: str) -> int:
+            require(LENGTH.size, what)
+            return int(LENGTH.unpack(file.read(LENGTH.size))[0])
 
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._size = file, size
-        self._index = 0
+        def text(what: str) -> bytes:
+            size = check_json_size(number(f"{what} length"), DEFAULT_MAX_HEADER, what, index)
+            require(size, what)
+            return file.read(size)
 
-    def at_end(self) -> bool:
-        return self._file.tell() == self._size
-
-    def frame(self, memory: memoryview) -> FramedBlob:
-        """Read and check the next frame."""
-        header = FrameHeader.of(parse_json_object(self._json("header"), "frame header"))
-        size = check_data_size(self._number("data length"), MAX_BLOB, self._index)
-        start = self._file.tell()
-        self._require(size, "data")
-        self._file.seek(start + size)
-        footer = Footer.decode(self._json("footer"))
-        end = self._file.tell()
-        if footer.kind is not ChecksumKind.NONE:
-            self._file.seek(start)
-            self._check(size, footer, memory)
-            self._file.seek(end)
-        self._index += 1
-        return FramedBlob(start=start, size=size, header=header, footer=footer)
-
-    def _check(self, size: int, footer: Footer, memory: memoryview) -> None:
-        checksum = RunningChecksum(footer.kind)
-        while size:
-            count = self._file.readinto(memory[: min(size, len(memory))])  # type: ignore[attr-defined]
-            checksum.update(memory[:count])
-            size -= count
-        checksum.check(footer, self._index)
-
-    def _json(self, what: str) -> bytes:
-        number = self._number(f"{what} length")
-        return self._read(check_json_size(number, DEFAULT_MAX_HEADER, what, self._index), what)
-
-    def _number(self, what: str) -> int:
-        (number,) = LENGTH.unpack(self._read(LENGTH.size, what))
-        return int(number)
-
-    def _read(self, size: int, what: str) -> bytes:
-        self._require(size, what)
-        return self._file.read(size)
-
-    def _require(self, size: int, what: str) -> None:
-        at = self._file.tell()
-        if at + size > self._size:
-            raise TruncatedError(
-                f"the stream ends inside the {what} of frame {self._index}: "
-                f"{at + size - self._size} bytes are missing",
-                offset=self._size,
-                expected=size,
-                actual=self._size - at,
+        while file.tell() < end:
+            header = FrameHeader.of(parse_json_object(text("header"), "frame header"))
+            size = check_data_size(number("data length"), MAX_BLOB, index)
+            start = file.tell()
+            require(size, "data")
+            file.seek(start + size)
+            footer = Footer.decode(text("footer"))
+            after = file.tell()
+            if footer.kind is not ChecksumKind.NONE:
+                file.seek(start)
+                checksum, left = RunningChecksum(footer.kind), size
+                while left:
+                    count = file.readinto(memory[: min(left, READ_BYTES)])  # type: ignore[attr-defined]
+                    checksum.update(memory[:count])
+                    left -= count
+                checksum.check(footer, index)
+                file.seek(after)
+            yield Piece(
+                start=start,
+                size=size,
+                content_type=header.content_type or "",
+                file_name=header.custom_file_name or "",
             )
+            index += 1

@@ -1,8 +1,8 @@
 """Stores blobs in pack files and resolves references to them (``docs/protocol.md`` section 6).
 
-Each upload is stored as one pack file. A reference identifies a row of the catalog and contains a
-secret: ``ff · id (8 bytes) · secret (8 bytes)``. No text starts with the byte ``ff``, so raw
-references cannot be confused with base64 text.
+Each upload is stored as one pack file. A reference contains the id of a catalog row and a secret:
+``ff · id (8 bytes) · secret (8 bytes)``. No base64 text starts with the byte ``ff``, so raw
+references cannot be confused with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from odps_nb.local.store.blob_bodies import (
     Piece,
     download_body,
     pack_batch,
-    pack_bytes,
     pack_single,
 )
 from odps_nb.local.store.database import Database
@@ -33,11 +32,12 @@ from odps_nb.terms import BlobReference, Compression
 GARBAGE_AGE = 48 * 3600.0
 _RAW_SIZE = 17
 _LOOKUP = 500
+_Key = tuple[int, bytes] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlob(Piece):
-    """A stored blob; its ``secret`` is sent only as part of its reference."""
+    """A stored blob. Its ``secret`` is sent only as part of its reference."""
 
     blob_id: int
     secret: bytes = field(repr=False)
@@ -70,17 +70,19 @@ class BlobStore:
         return self._keep(work, pack_batch(body, work, coding), project)
 
     def store_bytes(
-        self, blobs: Iterable[tuple[bytes, str, str]], project: str
-    ) -> list[StoredBlob]:
-        """Store in-memory blobs, each a tuple (data, content type, file name)."""
+        self, data: bytes, project: str, *, content_type: str = "", file_name: str = ""
+    ) -> StoredBlob:
+        """Store an in-memory blob."""
         work = self._folder.work_file(".pack")
-        return self._keep(work, pack_bytes(blobs, work), project)
+        work.write_bytes(data)
+        piece = Piece(start=0, size=len(data), content_type=content_type, file_name=file_name)
+        return self._keep(work, [piece], project)[0]
 
     def _keep(self, work: Path, pieces: Sequence[Piece], project: str) -> list[StoredBlob]:
         if not pieces:
             work.unlink(missing_ok=True)
             return []
-        pack, now = self._folder.publish_pack(work), self._clock()
+        pack, now = self._folder.publish_data(work, self._folder.blob_pack), self._clock()
         stored = []
         with self._db.transaction() as db:
             for piece in pieces:
@@ -100,18 +102,15 @@ class BlobStore:
     def find(self, references: Sequence[BlobReference]) -> list[StoredBlob]:
         """Return the referenced blobs in order, or raise 404 for an unknown reference."""
         keys = [_key(reference.raw) for reference in references]
-        found = self._look_up([key for key in keys if key is not None])
-        result = []
+        found = self._look_up(keys)
         for reference, key in zip(references, keys, strict=True):
-            blob = None if key is None else found.get(key)
-            if blob is None:
+            if key not in found:
                 raise faults.no_such(f"there is no blob {reference!r}")
-            result.append(blob)
-        return result
+        return [found[key] for key in keys]
 
-    def _look_up(self, keys: Iterable[tuple[int, bytes]]) -> dict[tuple[int, bytes], StoredBlob]:
-        ids = sorted({blob_id for blob_id, _ in keys})
-        found: dict[tuple[int, bytes], StoredBlob] = {}
+    def _look_up(self, keys: Iterable[_Key]) -> dict[_Key, StoredBlob]:
+        ids = sorted({key[0] for key in keys if key is not None})
+        found: dict[_Key, StoredBlob] = {}
         for at in range(0, len(ids), _LOOKUP):
             some = ids[at : at + _LOOKUP]
             marks = ",".join("?" * len(some))
@@ -126,29 +125,24 @@ class BlobStore:
         keys = [None if value is None else _key(value) for value in raw]
         if any(value is not None and key is None for value, key in zip(raw, keys, strict=True)):
             raise faults.invalid("a BLOB column contains a value that is not a blob reference")
-        known = self._look_up(key for key in keys if key is not None)
-        texts: list[bytes | None] = []
-        for key in keys:
-            if key is None:
-                texts.append(None)
-                continue
-            if key not in known:
-                raise faults.invalid(
-                    "a BLOB column contains a reference that is unknown to this service"
-                )
-            used.add(key[0])
-            texts.append(known[key].reference.token.encode("ascii"))
-        return pa.array(texts, pa.binary())
+        known = self._look_up(keys)
+        if any(key is not None and key not in known for key in keys):
+            raise faults.invalid(
+                "a BLOB column contains a reference that is unknown to this service"
+            )
+        used.update(key[0] for key in keys if key is not None)
+        tokens = (None if key is None else known[key].reference.token for key in keys)
+        return pa.array(tokens, pa.string()).cast(pa.binary())
 
     def used_by(self, file: str, used: set[int]) -> None:
-        """Record the blobs that a row file references, to keep them as long as the file."""
+        """Record which blobs a row file references. They are kept as long as the file."""
         if used:
             pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
                 db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
-    def collect(self) -> int:
-        """Delete old packs whose blobs no row file references; return their number."""
+    def collect(self) -> None:
+        """Delete old packs whose blobs no row file references."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(
@@ -168,7 +162,6 @@ class BlobStore:
             ).fetchall()
             db.executemany("DELETE FROM blobs WHERE pack = ?", [(r["pack"],) for r in packs])
             self._ledger.drop([row["pack"] + PACK for row in packs])
-        return len(packs)
 
     def body(
         self, blobs: Sequence[StoredBlob], coding: Compression
@@ -184,7 +177,7 @@ def _raw(value: bytes) -> bytes:
     return value
 
 
-def _key(raw: bytes) -> tuple[int, bytes] | None:
+def _key(raw: bytes) -> _Key:
     if len(raw) != _RAW_SIZE or raw[0] != 0xFF or raw[1] & 0x80:
         return None
     return int.from_bytes(raw[1:9], "big"), raw[9:]

@@ -1,4 +1,4 @@
-"""The catalog of projects, schemas, tables and partitions; names are case-insensitive."""
+"""The catalog of projects, schemas, tables and partitions. Table names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.store.database import RECORDED, Database
 from odps_nb.local.store.tables import (
@@ -69,14 +70,19 @@ class Catalog:
             if name in self.schemas(project):
                 if if_not_exists:
                     return
-                raise faults.invalid(f"the schema {name!r} exists", code="ObjectAlreadyExists")
+                raise faults.invalid(
+                    f"the schema {name!r} already exists", code="ObjectAlreadyExists"
+                )
             db.execute("INSERT INTO schemas VALUES (?, ?, ?)", (project, name, self._clock()))
 
     def drop_schema(self, project: str, name: str) -> None:
         """Drop an empty schema."""
         with self._db.transaction() as db:
             if name not in self.schemas(project) or name == DEFAULT_SCHEMA:
-                raise faults.no_such(f"the schema {name!r} cannot be dropped", code="NoSuchSchema")
+                raise faults.no_such(
+                    f"the schema {name!r} does not exist or is the default schema",
+                    code="NoSuchSchema",
+                )
             if self.tables(project, name):
                 raise faults.invalid_state(f"the schema {name!r} still contains tables")
             db.execute("DELETE FROM schemas WHERE project = ? AND name = ?", (project, name))
@@ -142,7 +148,7 @@ class Catalog:
         return None if row is None else table_of_row(row)
 
     def table(self, name: TableName) -> StoredTable:
-        """Return the table; raise `NotFoundError` if it, its schema or its project is unknown."""
+        """Return a table, or raise `NotFoundError` if it, its schema or its project is unknown."""
         found = self.find_table(name)
         if found is None:
             self._check_schema(name)
@@ -150,10 +156,11 @@ class Catalog:
         return found
 
     def stored_table(self, name: TableName) -> StoredTable:
-        """Return a table that stores rows, or raise 405 ``MethodNotAllowed`` for a view."""
+        """Return a table that stores rows, or raise 405 for a view (``docs/protocol.md`` 8.6)."""
         found = self.table(name)
         if found.view is not None:
-            raise faults.of_view(name)
+            message = f"{name} is a view, which stores no rows; read it with SQL"
+            raise InvalidRequestError(message, status=405, code="MethodNotAllowed")
         return found
 
     def put_view(
@@ -166,7 +173,7 @@ class Catalog:
         view: View,
         replaces: bool,
     ) -> None:
-        """Create a view; with ``replaces``, replace an existing view of that name."""
+        """Create a view. With ``replaces``, replace an existing view of that name."""
         with self._db.transaction():
             found = self.find_table(name)
             if replaces and found is not None and found.view is not None:
@@ -200,7 +207,7 @@ class Catalog:
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
-        """Set a table's schema, which may add trailing columns, and increment its version."""
+        """Set a table's schema, which may add trailing columns. Increments the schema version."""
         check_columns(schema)
         with self._db.transaction() as db:
             db.execute(
@@ -219,7 +226,7 @@ class Catalog:
         lifecycle: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Change a table's name, comment, lifecycle or properties; ``None`` keeps a value."""
+        """Change a table's name, comment, lifecycle or properties. ``None`` keeps a value."""
         if name is not None:
             _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)
@@ -236,7 +243,9 @@ class Catalog:
                 table.table_id,
             )
         except sqlite3.IntegrityError:
-            raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
+            raise faults.invalid(
+                f"the table {named} already exists", code="ObjectAlreadyExists"
+            ) from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
         """Set the last-change time of partitions, or of the table if there are none, to now."""
@@ -303,7 +312,7 @@ class Catalog:
             self._db.run(change, text, self._clock(), partition.partition_id)
         except sqlite3.IntegrityError:
             raise faults.invalid(
-                f"the partition {spec} of {table.name} exists", code="ObjectAlreadyExists"
+                f"the partition {spec} of {table.name} already exists", code="ObjectAlreadyExists"
             ) from None
 
     def forget_partition(self, partition: Partition) -> None:

@@ -1,7 +1,7 @@
 """The change log of primary-key tables: the row changes of each version.
 
 A commit stores one row file of changes for each changed partition. The catalog lists these files
-as removed in the version that added them, so that table reads skip them, and pins them until
+as removed in the version that added them, so that table reads skip them. The files are pinned until
 the table is dropped.
 """
 
@@ -32,7 +32,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A merge's result: indexes of rows to keep, and of changed rows with their operations."""
+    """The result of a merge: indexes of rows to keep, indexes of changed rows, and operations."""
 
     kept: np.ndarray
     changed: np.ndarray
@@ -42,10 +42,10 @@ class Merged:
 def merge(
     rows: pa.Table, keys: Sequence[str], deleted: pa.Array, *, old: int, stay: bool
 ) -> Merged:
-    """Find the last row of each key and whether it is an insert, update or delete.
+    """Find the last row of each key, and whether it is an insert, update or delete.
 
-    The first ``old`` of ``rows`` are already stored, the rest are new; ``deleted`` marks rows that
-    delete their key. With ``stay``, rows whose key has no new row are kept, otherwise dropped.
+    The first ``old`` of ``rows`` are already stored; the others are new. ``deleted`` marks rows
+    that delete their key. Without ``stay``, rows whose key has no new row are dropped.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -75,7 +75,7 @@ def merge(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A file with one version's changes in one partition; ``at`` is the version's epoch time."""
+    """A file with one version's changes in one partition. ``at`` is the version's epoch time."""
 
     name: str
     version: int
@@ -90,7 +90,7 @@ class ChangeLog:
         self._db, self._ledger = database, Ledger(database, folder)
 
     def keep(self, table: StoredTable, version: int, changes: Sequence[Addition]) -> None:
-        """Store a version's changes, dropping files without rows."""
+        """Store a version's changes, and delete files without rows."""
         with self._db.transaction() as db:
             self._db.mark(table.table_id, version, RECORDED)
             for change in changes:
@@ -111,7 +111,8 @@ class ChangeLog:
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
-        Raises 409 if a version replaced rows unlogged, 404 if its log or partition is missing.
+        Raises 409 if a version replaced rows without logging the changes, and 404 if the log or
+        the partition is missing.
         """
         upto = min(upto, table.version)
         recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))

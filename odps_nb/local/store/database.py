@@ -1,4 +1,4 @@
-"""The catalog's SQLite database, with one connection and one lock, and its version marks."""
+"""The catalog's SQLite database, with one connection and one lock, and version marks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from odps_nb.errors import ConfigError
 SCHEMA_VERSION = 2
 
 # Version marks, stored as long as the table exists.
-# The version removed rows by an overwrite, a dropped partition or a merge by key.
+# The version removed rows because of an overwrite, a dropped partition or a merge by key.
 REPLACED = "replaced"
-# Rows added by the version were removed later, and their files have been deleted.
+# The rows that the version added were removed later, and their files have been deleted.
 GONE = "gone"
 # The change log contains this version's row changes (primary-key tables only).
 RECORDED = "recorded"
@@ -90,7 +90,7 @@ CREATE TABLE runs (run TEXT PRIMARY KEY);
 
 
 class Database:
-    """A thread-safe connection to the catalog. Raises `ConfigError` for a damaged file.
+    """A thread-safe connection to the catalog. A damaged file raises `ConfigError`.
 
     If ``durable``, transactions survive a power failure (SQLite's ``synchronous=FULL``). They
     always survive ``kill -9``.
@@ -169,7 +169,7 @@ class Database:
             return connection.execute(statement, values).rowcount
 
     def mark(self, table_id: int, version: int, mark: str) -> None:
-        """Mark a version. Idempotent; does nothing if the table was dropped."""
+        """Mark a version. Idempotent. Does nothing if the table was dropped."""
         self.run(
             "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
             " WHERE table_id = ?",
@@ -195,7 +195,7 @@ class Database:
         if found == SCHEMA_VERSION:
             if missing := _expected_columns() - _columns(self._connection):
                 table, column = min(missing)
-                raise _damaged(self._path, f"it lacks {table}.{column}")
+                raise _damaged(self._path, f"it has no column {table}.{column}")
             return
         if found:
             raise ConfigError(

@@ -6,7 +6,7 @@
       catalog.sqlite         the catalog: tables, partitions, visible files
       rows/<id>.parquet      row files
       hot/<id>.arrow         cached copies of row files in Arrow format
-      blobs/<id>.pack        the body of one blob upload, with its framing
+      blobs/<id>.pack        the body of one blob upload, including frames
       work/                  unfinished bodies and files
       unknown/               files left behind by a crash
 
@@ -23,7 +23,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
@@ -34,7 +34,7 @@ log = logging.getLogger("odps_nb.local")
 
 ROWS, PACK = ".parquet", ".pack"
 _FINAL_NAME = re.compile(r"[0-9a-f]{32}[nu]?\.(parquet|pack)", re.ASCII)
-# Startup deletes only files with these names: the folder may contain the user's files.
+# Startup deletes only files with these names, because the folder may contain the user's files.
 _WORK_NAME = re.compile(r"[0-9a-f]{32}\.[a-z]+|spill-[0-9a-f]{32}", re.ASCII)
 
 
@@ -56,7 +56,7 @@ class DataFolder:
         self.work, self.catalog = self.root / "work", self.root / "catalog.sqlite"
         self.durable = durable
         self.run = secrets.token_hex(4)
-        """The name prefix of all files that this object publishes."""
+        """The prefix of the names of all files that this object publishes."""
         self._lock = -1
         try:
             self._open()
@@ -79,7 +79,7 @@ class DataFolder:
         self.work.mkdir(mode=0o700, exist_ok=True)
         if not self.has_catalog:
             self.make_places()
-        # Files that were unfinished when the last process ended belong to no completed request.
+        # Files that were unfinished when the last process ended belong to incomplete requests.
         for path in self.work.iterdir():
             if _WORK_NAME.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -114,20 +114,14 @@ class DataFolder:
         work_file.replace(final)
         self._sync(final.parent)
 
-    def publish_rows(self, work_file: Path, ending: str = "") -> str:
-        """Move a finished row file to ``rows``; return its new id."""
+    def publish_data(self, work_file: Path, place: Callable[[str], Path], ending: str = "") -> str:
+        """Move a finished row file or pack to the path that ``place`` returns for its new id."""
         name = self.run + secrets.token_hex(12) + ending
-        self.publish(work_file, self.row_file(name))
-        return name
-
-    def publish_pack(self, work_file: Path) -> str:
-        """Move a finished pack to ``blobs``; return its new id."""
-        name = self.run + secrets.token_hex(12)
-        self.publish(work_file, self.blob_pack(name))
+        self.publish(work_file, place(name))
         return name
 
     def drop(self, file_names: Iterable[str]) -> None:
-        """Delete data files, which the catalog must no longer list."""
+        """Delete data files. The catalog must no longer list them."""
         for name in file_names:
             place = self.place_of(name)
             try:
@@ -164,7 +158,7 @@ class DataFolder:
     # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return secrets by access ID from an owner-only file; store ``given`` or new ones."""
+        """Return secrets by access ID. An owner-only file stores ``given`` or generated ones."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)

@@ -1,4 +1,4 @@
-"""Caches where row groups begin in row files, so that reads of row ranges can seek."""
+"""Caches the first rows of row groups in row files, so that reads of row ranges can seek."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keeps data files consistent with the catalog by deleting, moving or reporting files.
 
-At startup, a file that the catalog does not list was left behind by a crash if the catalog
-knows the run that created it. Such files are moved aside. Otherwise, the catalog is older than the
-data or belongs to another folder, and the service does not start.
+At startup, the folder may contain files that the catalog does not list. If the catalog knows the
+run that created such a file, the file is left over from a crash and is moved aside. Otherwise, the
+catalog is older than the data or belongs to another folder, and the service does not start.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _SHOWN = 3
 
 
 class Ledger:
-    """Deletes data files in step with catalog transactions."""
+    """Deletes data files when catalog transactions commit."""
 
     def __init__(self, database: Database, folder: DataFolder) -> None:
         self._db, self._folder = database, folder
 
     def drop(self, file_names: Sequence[str]) -> None:
-        """Delete files once the running transaction, which unregisters them, commits."""
+        """Delete files when the running transaction, which unregisters them, commits."""
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
-        """Delete the files of a failed operation that the catalog does not list."""
+        """Delete those files of a failed operation that the catalog does not list."""
         known = self.known()
         self._folder.drop([name for name in file_names if name not in known])
 
@@ -54,7 +54,7 @@ class Ledger:
             raise _refused(
                 self._folder,
                 strangers,
-                "unknown to catalog.sqlite: it is older than the data, or its -wal file is missing",
+                "unknown to catalog.sqlite (which is older than the data, or lacks its -wal file)",
                 "restore the catalog that belongs to them, or move them out of the folder",
             )
         self._folder.set_aside(there - known)

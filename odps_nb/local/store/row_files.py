@@ -23,7 +23,7 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's hexadecimal name that describe its timestamps.
+# Marks at the end of a file's hexadecimal name, which describe its timestamps.
 FAR = "u"
 """Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
@@ -46,7 +46,7 @@ class RowFile:
 
 
 class RowFileWriter:
-    """Writes one row file in row groups; an error inside the ``with`` block deletes it."""
+    """Writes one row file in row groups. An error inside the ``with`` block deletes it."""
 
     def __init__(self, folder: DataFolder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
@@ -59,7 +59,7 @@ class RowFileWriter:
         self.rows = self.raw_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; the batch must have exactly the writer's schema."""
+        """Append rows. The batch must have exactly the writer's schema."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes
@@ -75,7 +75,7 @@ class RowFileWriter:
             self._writer = self._open(self._schema.empty_table())
         self._close()
         size = self._path.stat().st_size
-        name = self._folder.publish_rows(self._path, mark)
+        name = self._folder.publish_data(self._path, self._folder.row_file, mark)
         self._folder.hot.admit(name, self._hot_path)
         return RowFile(name=name, rows=self.rows, raw_bytes=self.raw_bytes, disk_bytes=size)
 
@@ -83,7 +83,7 @@ class RowFileWriter:
         """Delete the unfinished file. Idempotent."""
         try:
             self._close()
-        except OSError as error:  # the disk is full, but the file is deleted anyway
+        except OSError as error:  # the disk may be full; the file is deleted nevertheless
             log.info("deleting the unfinished file %s: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file, using slow dictionary encoding only for repetitive columns."""
+        """Open the Parquet file. Only repetitive columns use dictionary encoding, which is slow."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating
@@ -122,14 +122,14 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit and name mark for a file that merges files with these names."""
+    """Return the time unit and name mark of a file merged from files with these names."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
         raise faults.invalid(
-            "some TIMESTAMPs are outside the range of nanoseconds and others have digits below a"
-            " microsecond; in the embedded service, a table with a primary key or one written by"
-            " SQL cannot contain both"
+            "the rows have TIMESTAMPs outside the range of nanoseconds and others with digits below"
+            " a microsecond; in the embedded service, a table cannot contain both if it has a"
+            " primary key or is written by SQL"
         )
     return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 
@@ -146,7 +146,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, one batch per row group.
 
-    Columns missing in the file are omitted; if none is left, batches carry only a row count.
+    Columns that the file lacks are omitted. Without columns, batches carry only a row count.
     """
     source = folder.hot.open(name)
     if source is not None:
@@ -171,7 +171,7 @@ def read_rows(
 
 
 def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
-    """Read a whole file with the columns of a schema; columns missing in the file are null."""
+    """Read a whole file with the columns of a schema. Columns that the file lacks are null."""
 
     def filled() -> Iterator[pa.RecordBatch]:
         for batch in read_rows(folder, name, schema.names, 0, 1 << 62):

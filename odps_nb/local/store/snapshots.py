@@ -2,7 +2,7 @@
 
 A file is visible from the version that added it until the version that removed it. A commit adds
 one version in one transaction, so a reader sees all of it or nothing. A read session pins its
-files; a removed file is deleted when no session pins it.
+files. A removed file is deleted when no session pins it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """A finished row file to add to a partition, or (empty spec) to an unpartitioned table."""
+    """A finished row file to add to a partition; ``spec`` is empty for an unpartitioned table."""
 
     spec: PartitionSpec
     file: RowFile
@@ -86,8 +86,8 @@ class Snapshots:
     ) -> tuple[Segment, ...]:
         """Return the files added by versions ``(after, upto]``.
 
-        Raises 409 if a version replaced rows, unless ``appends_only``, which skips these versions;
-        raises 404 if rows added by a version are no longer stored.
+        Raises 409 if a version replaced rows; with ``appends_only``, skips such versions instead.
+        Raises 404 if rows added by a version are no longer stored.
         """
         replaced = self._db.marked(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
@@ -104,7 +104,7 @@ class Snapshots:
         )
 
     def version_at(self, table: StoredTable, at: float) -> int:
-        """Return the latest version committed by ``at`` (epoch seconds); 0 if there is none."""
+        """Return the latest version committed by ``at`` (epoch seconds), or 0 if there is none."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
             table.table_id,
@@ -121,7 +121,7 @@ class Snapshots:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Add files and remove those they replace as one new version; return its number.
+        """Add files, and remove those that they replace, in one new version. Return its number.
 
         ``replace`` lists specs whose current rows are removed; an empty spec is the whole table.
         Raises 409 if the table's version is later than ``since``. With ``one_unit``, raises 400 if
@@ -148,7 +148,7 @@ class Snapshots:
             return version
 
     def drop_table(self, table: StoredTable) -> None:
-        """Drop the table; open read sessions remain readable."""
+        """Drop a table. Open read sessions remain readable."""
         with self._db.transaction():
             self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
             self.unpin(table.changes_pin)
@@ -189,8 +189,8 @@ class Snapshots:
         """Unpin the files of a session."""
         self._db.run("DELETE FROM pins WHERE session_id = ?", session_id)
 
-    def collect(self) -> int:
-        """Delete removed files that are not pinned; return their number."""
+    def collect(self) -> None:
+        """Delete removed files that are not pinned."""
         with self._db.transaction() as db:
             gone = db.execute(
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
@@ -200,7 +200,6 @@ class Snapshots:
                 self._db.mark(table_id, added, GONE)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])
-        return len(gone)
 
     def _segments(
         self,

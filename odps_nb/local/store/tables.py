@@ -1,4 +1,4 @@
-"""Tables and partitions as immutable values, converted from and to catalog rows."""
+"""Tables and partitions as immutable values, and their conversion from and to catalog rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view's query, column names, and the project and schema where its tables are resolved."""
+    """A view's query and column names, and the project and schema for resolving its tables."""
 
     text: str
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """A table or view in the catalog; times are epoch seconds."""
+    """A table or view in the catalog. Times are epoch seconds."""
 
     table_id: int
     name: TableName
@@ -124,7 +124,8 @@ class StoredTable:
         if whole and len(given) < len(known):
             missing = next(key for key in self.partition_keys if key not in given)
             raise faults.invalid(
-                f"the partition spec {str(items)!r} lacks {missing!r}", code="InvalidPartitionSpec"
+                f"the partition spec {str(items)!r} has no value for {missing!r}",
+                code="InvalidPartitionSpec",
             )
         return PartitionSpec(tuple((k, given[k]) for k in self.partition_keys if k in given))
 
@@ -162,9 +163,9 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
             raise faults.invalid(f"the column name {column.name!r} is used twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
-        inner = types_in(column.type)  # keys must be comparable, which blobs are not
+        inner = types_in(column.type)  # keys must be comparable, but blobs are not
         if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
-            raise faults.invalid(f"the column {column.name!r} has a MAP whose key has a BLOB")
+            raise faults.invalid(f"the column {column.name!r} has a MAP whose key contains a BLOB")
         if not is_column_name(column.name):
             raise faults.invalid(f"{column.name!r} is not a valid column name")
     if problem := definition_problem(schema, comment):
@@ -174,7 +175,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Raise 400 for a BLOB or wide DECIMAL column without the required properties and settings."""
+    """Raise 400 if a BLOB or wide DECIMAL column lacks the required properties or settings."""
     check_columns(schema)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
@@ -193,7 +194,7 @@ def check_types(
 
 
 def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
-    """Raise 400 for a wide DECIMAL column without the required settings."""
+    """Raise 400 if a wide DECIMAL column lacks the required settings."""
     if lacking := _lacking(decimal_settings(schema), settings):
         raise faults.invalid(
             "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them after the point; for more, "

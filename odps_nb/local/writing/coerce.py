@@ -1,7 +1,7 @@
 """Matches incoming columns by name or position and converts them to the exact stored types.
 
 Conversions that would change a value raise 400 (``docs/protocol.md`` section 5.7). A STRING may
-have arbitrary bytes, as in the real service (pyodps' test_read_binary_sql_instance).
+contain any bytes, as in the real service (pyodps' test_read_binary_sql_instance).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_FIELD_SIZE = 8 * 1024 * 1024
 _CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
 
 BlobSpelling = Callable[[pa.Array], pa.Array]
-"""Converts raw references of a BLOB column to the stored text; raises 400 if one is unknown."""
+"""Converts raw references of a BLOB column to stored text, or raises 400 if one is unknown."""
 
 
 def match_columns(
@@ -43,17 +43,17 @@ def match_columns(
     exact: bool = False,
     optional: Sequence[str] = (),
 ) -> tuple[int | None, ...]:
-    """Return the incoming field index of each column; ``None`` if absent, to fill with nulls.
+    """Return the incoming field index of each column; ``None`` for an absent column (all null).
 
-    Names match case-insensitively; unknown names match by position if the number of columns fits
-    (pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1). With
-    ``exact``, a missing column raises 400 unless it is ``optional``
-    (pyodps: …_with_partition_by_diff_schema_neg1).
+    Names are matched case-insensitively. If some names are unknown and the number of columns fits,
+    columns are matched by position (pyodps, older protocol:
+    test_write_rows_without_partition_by_diff_schema_neg1). With ``exact``, a missing column raises
+    400 unless it is ``optional`` (pyodps: …_with_partition_by_diff_schema_neg1).
     """
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
         if by_name.setdefault(name.casefold(), index) != index:
-            raise faults.invalid(f"the rows have the column {name!r} twice")
+            raise faults.invalid(f"the rows contain the column {name!r} twice")
     found = tuple(by_name.get(column.name.casefold()) for column in columns)
     matched = {index for index in found if index is not None}
     strangers = [n for i, n in enumerate(incoming.names) if i not in matched]
@@ -72,7 +72,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns by position; return ``None`` if their number or a known name differs."""
+    """Match columns by position; return ``None`` if their number or a known name does not fit."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -151,12 +151,10 @@ def _fit_nested(
     array: pa.Array, odps: OdpsType, target: pa.DataType, path: str, blobs: BlobSpelling
 ) -> pa.Array:
     if isinstance(odps, ArrayType):
-        if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
-            if not pa.types.is_fixed_size_list(array.type):
-                raise _mismatch(path, array.type, target)
+        if pa.types.is_fixed_size_list(array.type) or pa.types.is_large_list(array.type):
             array = array.cast(pa.list_(array.type.value_type))
-        if pa.types.is_large_list(array.type):
-            array = array.cast(pa.list_(array.type.value_type))
+        if not pa.types.is_list(array.type):
+            raise _mismatch(path, array.type, target)
         values, offsets = _window(array)
         inner = _fit(values, odps.element, target.value_type, f"{path}.element", blobs)
         return pa.ListArray.from_arrays(offsets, inner, type=target, mask=_mask(array))
@@ -179,9 +177,9 @@ def _fit_vector(
     lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
     lengths = pc.list_value_length(lists)
     if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
-        raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
+        raise faults.invalid(f"a vector in {path!r} does not have {odps.length} elements")
     if lists.flatten().null_count:
-        raise faults.invalid(f"a vector of {path!r} has a null element")
+        raise faults.invalid(f"a vector in {path!r} has a null element")
     return lists
 
 
@@ -207,7 +205,7 @@ def _fit_struct(
 
 
 def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return a (sliced) list's or map's child values, and its offsets counted from zero."""
+    """Return the child values of a (sliced) list or map, and its offsets counted from zero."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     # ``values`` ignores the slice, and offsets are relative to its start
@@ -230,7 +228,7 @@ def _fit_scalar(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if not _may_widen(source, target):
         raise _mismatch(path, source, target)
     if pa.types.is_timestamp(source) and source.tz is not None:
-        array = array.cast(pa.timestamp(source.unit))  # the zone affects display only
+        array = array.cast(pa.timestamp(source.unit))  # the zone only affects display
     return _plain(array, target, path)
 
 
@@ -299,7 +297,7 @@ def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:
 
 
 def _check_json(array: pa.Array, path: str) -> None:
-    """Raise 400 if a text is not JSON, because every query of the column would fail."""
+    """Raise 400 if a value is not JSON, because every query of the column would fail."""
     for text in array.drop_null().unique().to_pylist():
         try:
             found = json.loads(text, parse_constant=_no_json)

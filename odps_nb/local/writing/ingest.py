@@ -1,4 +1,4 @@
-"""Ingests uploaded rows: converts them, splits them by partition, writes row files."""
+"""Ingests uploaded rows: converts them, splits them by partition, and writes row files."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class _Target:
 
 
 class Ingest:
-    """Writes the batches of one request; drops them if the ``with`` block exits before `finish`.
+    """Writes the batches of one request. Leaving the ``with`` block before `finish` drops them.
 
-    ``spec`` sets partition key values; the other keys are columns of the rows. Raises 400 if a
-    column is missing (with ``exact``) or the rows need both us and ns (with ``one_unit``).
+    ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
+    missing column raises 400. With ``one_unit``, rows that need both us and ns raise 400.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Ingest:
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
         self._operation = (OPERATION,) if table.key_columns else ()
         data = table.schema.columns
-        if self._operation:  # a delete requires only the key
+        if self._operation:  # a delete needs only the key
             keys = set(table.key_columns)
             data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
         self._columns: tuple[Column, ...] = (*data, *self._operation, *self._dynamic)
@@ -88,7 +88,7 @@ class Ingest:
             if (spec, rows.schema) not in self._targets:
                 if len(self._targets) >= MAX_PARTITIONS:
                     raise faults.invalid(
-                        f"one request writes to more than {MAX_PARTITIONS} partitions"
+                        f"one request can write to at most {MAX_PARTITIONS} partitions"
                     )
                 writer = RowFileWriter(self._folder, rows.schema)
                 self._targets[spec, rows.schema] = _Target(writer)
@@ -157,7 +157,7 @@ class Ingest:
         return FAR if far else FINE if fine else ""
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
-        """Return whether any time in the rows has digits below a microsecond."""
+        """Return whether a time in the rows has digits below a microsecond."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
@@ -187,7 +187,7 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the non-empty batches of an uploaded Arrow IPC stream; raise 400 if it is truncated."""
+    """Yield the non-empty batches of an uploaded Arrow IPC stream; raise 400 if it is damaged."""
     if not path.stat().st_size:
         raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
@@ -216,8 +216,8 @@ _TIME = "_partitiontime"
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
     """Add the generated partition columns that the rows and ``spec`` lack.
 
-    In a table with the property ``ingestion_time_partition``, the default of the column
-    ``_partitiontime`` is the truncated time of the INSERT.
+    If the table has the property ``ingestion_time_partition``, the column ``_partitiontime``
+    defaults to the truncated time of the INSERT.
     """
     fixed = {key for key, _ in spec}
     for column in table.schema.partition_columns:

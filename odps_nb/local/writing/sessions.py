@@ -23,7 +23,6 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
-    Landed,
     StoredWriteSession,
     Stream,
     Streams,
@@ -61,7 +60,7 @@ class WriteSessions:
     def create(
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
     ) -> StoredWriteSession:
-        """Create a session on a table, or on the partitions under ``spec``."""
+        """Create a session on a table, or on the partitions that ``spec`` covers."""
         table = self._catalog.stored_table(name)
         spec = table.spec(spec)
         session_id = new_id()
@@ -101,7 +100,7 @@ class WriteSessions:
     ) -> None:
         """Make rows visible. Idempotent; raises for an aborted session.
 
-        ``chosen`` lists (stream id, version) pairs; the default is all closed streams. Rows of open
+        ``chosen`` lists (stream id, version) pairs. The default is all closed streams. Rows of open
         streams are silently dropped, as in the real service (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
@@ -110,7 +109,10 @@ class WriteSessions:
             if session.status == COMMITTED or session.is_streaming:
                 return
             self._require_open(session)
-            streams = self._chosen(session, chosen)
+            streams = self.streams.closed(session)
+            if chosen:
+                named = (self.streams.stream(session, *one) for one in chosen)
+                streams = sorted(named, key=lambda stream: natural_order(stream.stream_id))
             additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)
             self.streams.drop_parts(session.session_id, [a.file.name for a in additions])
@@ -146,7 +148,7 @@ class WriteSessions:
     def open_stream(
         self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
-        """Open a stream; a higher version replaces an earlier one, a lower one raises 409."""
+        """Open a stream. A higher version replaces an earlier one; a lower one raises 409."""
         with self._db.transaction() as db:
             self._require_open(session)
             newest = self.streams.newest(session, stream_id)
@@ -165,7 +167,7 @@ class WriteSessions:
             return self.streams.stream(session, stream_id, version)
 
     def renewed_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
-        """Return an exactly-once stream with a new access token; the old one becomes invalid."""
+        """Return an exactly-once stream with a new access token. The old token becomes invalid."""
         stream = self.streams.stream(session, stream_id, version)
         self.streams.set_token(session, stream, secrets.token_urlsafe(16))
         return self.streams.stream(session, stream_id, version)
@@ -193,14 +195,17 @@ class WriteSessions:
         *,
         row_offset: int | None = None,
         token: str | None = None,
-    ) -> Landed:
-        """Add the rows of one upload to a stream.
+    ) -> tuple[Stream, str]:
+        """Add the rows of one upload to a stream; return the stream and an opaque staging id.
 
-        In an exactly-once stream, rows already stored are ignored; a gap raises `ConflictError`.
+        An exactly-once stream ignores rows that are already stored. A gap raises `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:
-            self._check_token(stream, token)
+            if not stream.token:
+                raise faults.invalid("the stream was not created for exactly-once writes")
+            if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
+                raise faults.forbidden("the access token of the stream is not the latest one")
             if row_offset > stream.next_row:
                 raise faults.offset_conflict(stream.next_row, row_offset)
         with Ingest(self._folder, session.table, session.spec, self._blobs, exact=True) as ingest:
@@ -220,16 +225,16 @@ class WriteSessions:
         additions: list[Addition],
         rows: int,
         row_offset: int | None,
-    ) -> Landed:
+    ) -> tuple[Stream, str]:
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
-                # this is a retry, or a concurrent upload of the same rows was faster
+                # the request is a retry, or a concurrent upload of the same rows was faster
                 if row_offset + rows <= stream.next_row:
                     self._ledger.drop([a.file.file_name for a in additions])
-                    return Landed(stream=stream, staging_id="", rows=0)
+                    return stream, ""
                 raise faults.offset_conflict(stream.next_row, row_offset)
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
                 number = self._publisher.publish(session.table, additions)
@@ -243,7 +248,7 @@ class WriteSessions:
                 (rows, rows, size, *place),
             )
             stream = self.streams.stream(session, stream.stream_id, stream.version)
-        return Landed(stream=stream, staging_id=staging_text(number), rows=rows)
+        return stream, staging_text(number)
 
     def _publish(self, session: StoredWriteSession, additions: list[Addition]) -> None:
         table, spec = session.table, session.spec
@@ -259,14 +264,6 @@ class WriteSessions:
 
     # -- rules --------------------------------------------------------------------------------
 
-    def _chosen(
-        self, session: StoredWriteSession, pairs: Sequence[tuple[str, int]]
-    ) -> list[Stream]:
-        if not pairs:
-            return self.streams.closed(session)
-        named = [self.streams.stream(session, stream_id, version) for stream_id, version in pairs]
-        return sorted(named, key=lambda s: natural_order(s.stream_id))
-
     def _require_open(self, session: StoredWriteSession) -> None:
         if session.status != OPEN:
             raise faults.invalid_state(
@@ -278,16 +275,10 @@ class WriteSessions:
         newest = self.streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:
             raise faults.invalid_state(
-                f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
+                f"version {newest.version} of the stream {stream.stream_id!r} replaced this version"
             )
         if not stream.is_open and not session.is_streaming:
             raise faults.invalid_state(f"the stream {stream.stream_id!r} is closed")
-
-    def _check_token(self, stream: Stream, token: str | None) -> None:
-        if not stream.token:
-            raise faults.invalid("the stream was not created for exactly-once writes")
-        if not hmac.compare_digest(stream.token.encode(), (token or "").encode()):
-            raise faults.forbidden("the access token of the stream is not the latest one")
 
     def _insert(
         self,

@@ -1,4 +1,4 @@
-"""Stores streams and parts of write sessions in the catalog; `sessions` enforces the rules."""
+"""Stores streams and parts of write sessions in the catalog. `sessions` enforces the rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StoredWriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream of a session; ``token`` is empty unless it is an exactly-once stream."""
+    """One stream of a session. ``token`` is empty unless it is an exactly-once stream."""
 
     stream_id: str
     version: int
@@ -47,33 +47,23 @@ class Stream:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The result of an upload; ``staging_id`` is an opaque text for clients."""
-
-    stream: Stream
-    staging_id: str
-    rows: int
-
-
 class Streams:
-    """Finds and changes streams and parts; each call is one transaction."""
+    """Finds and changes streams and parts. Each call is one transaction."""
 
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
 
     def closed(self, session: StoredWriteSession) -> list[Stream]:
-        """Return the highest closed version of each stream that has one, in stream order.
+        """Return the highest closed version of each stream, in stream order.
 
         Open versions are ignored even if they are higher (live tests of the C++ client:
         TestTableWriteMultiStreamsWithSpecialState).
         """
-        newest: dict[str, Stream] = {}
-        for row in self._db.rows(
+        rows = self._db.rows(
             "SELECT * FROM streams WHERE session_id = ? AND state = 'closed' ORDER BY version",
             session.session_id,
-        ):
-            newest[row["stream_id"]] = _stream(row)
+        )
+        newest = {row["stream_id"]: _stream(row) for row in rows}
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
     def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
@@ -156,7 +146,7 @@ def _stream(row: sqlite3.Row) -> Stream:
 
 
 def staging_text(number: int) -> str:
-    """Return a flush number as an opaque text that sorts in the same order."""
+    """Return a flush number as an opaque string that sorts in the same order."""
     return f"staging-{number:012d}"
 
 

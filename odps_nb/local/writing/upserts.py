@@ -2,8 +2,8 @@
 
 See ``docs/protocol.md`` section 5.7.
 
-Parts of such a table have a column ``__operation``: 85 (``U``) inserts or replaces the row of the
-key, 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that it changes.
+The parts of such a table have a column ``__operation``: 85 (``U``) inserts or replaces the row with
+the key, and 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that it changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Publisher:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Publish like `Snapshots.publish`; with a primary key, also merge rows and log changes."""
+        """Publish like `Snapshots.publish`. With a primary key, also merge rows and log changes."""
         if not table.key_columns:
             return self._snapshots.publish(
                 table, additions, replace=replace, since=since, one_unit=one_unit
@@ -70,7 +70,7 @@ class Publisher:
     def _merge(
         self, table: StoredTable, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
     ) -> tuple[Addition, Addition]:
-        """Write a partition's merged rows, and its changes for the change log."""
+        """Write the merged rows of a partition, and the changes for the change log."""
         present = [s.name for s in self._snapshots.visible(table, [spec])]
         names = [*present, *parts]
         unit, mark = unit_of(names)
@@ -102,6 +102,6 @@ class Publisher:
         return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a whole file with the table's columns and the operation, null where missing."""
+        """Read a whole file with the table's columns and the operation. Missing values are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
         return read_file(self._folder, name, columns)

@@ -82,7 +82,7 @@ def test_rows_replaced_later_are_read_until_their_files_are_gone(service: Servic
     service.read_sessions.expire(reader)
     service.tidy()
     for mode in ("version", "append"):
-        with pytest.raises(NotFoundError, match=r"version 2 of .* not kept any more") as caught:
+        with pytest.raises(NotFoundError, match=r"version 2 of .* no longer stored") as caught:
             added(service, 1, 2, mode)
         assert caught.value.code == "NoSuchVersion"
 

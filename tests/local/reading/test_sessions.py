@@ -103,7 +103,7 @@ def test_splits_by_number_are_as_many_as_asked(peer: Peer, plain: str) -> None:
 
 def test_an_index_out_of_range_is_refused(peer: Peer, plain: str) -> None:
     session = peer.open_read(plain)
-    with pytest.raises(InvalidRequestError, match="no split 1"):
+    with pytest.raises(InvalidRequestError, match="no split 1; the session has 1"):
         peer.split(plain, session.session_id, IndexSplit(session.splits_count))
 
 

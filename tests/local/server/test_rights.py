@@ -162,8 +162,8 @@ def test_a_result_of_sql_belongs_to_the_user_who_ran_it(guarded: LocalService) -
 
 def test_rights_that_make_no_sense_are_refused_at_once(tmp_path: Path) -> None:
     wrong = {
-        "which 'keys' does not list": {"stranger": {"ours": "read"}},
-        "is not a right": {"me": {"ours": "all"}},
+        "but 'keys' does not": {"stranger": {"ours": "read"}},
+        "is not an access right": {"me": {"ours": "all"}},
     }
     options = []
     for number, rights in enumerate(wrong.values()):

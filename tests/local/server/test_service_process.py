@@ -310,7 +310,7 @@ def test_keys_and_tokens_come_from_a_file_of_their_owner(tmp_path: Path) -> None
     )
     path.chmod(0o644)
     options = ("--credentials", str(path))
-    refused_in_words(*serve_each(options), "can be read by others")
+    refused_in_words(*serve_each(options), "can be read by other users")
     path.chmod(0o600)
     with start(samples=False, options=options) as service:
         request = control.GetProject(project=service.project).encode()

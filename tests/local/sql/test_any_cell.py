@@ -180,7 +180,7 @@ def test_a_map_with_a_key_twice_fails_only_queries_that_use_it(
     assert table.read(where="id = 0").to_arrow().column("c").to_pylist() == cells[:1]
     assert len(table.head(4)) == 4
     assert odps.sql(f"select id from {name} where id > 1").to_arrow().num_rows == 2
-    with pytest.raises(QueryError, match="has a key twice"):
+    with pytest.raises(QueryError, match="with duplicate keys"):
         odps.sql(f"select c from {name}")
 
 

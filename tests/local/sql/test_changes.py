@@ -181,7 +181,7 @@ def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, state
         if task.status == "Success":
             done += 1
         else:
-            assert "was changed while the statement ran" in str(peer.failure(one))
+            assert "was changed while the statement was running" in str(peer.failure(one))
     assert done
     assert row(peer, name, 1)[0] == done
 

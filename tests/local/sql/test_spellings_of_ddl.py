@@ -122,8 +122,8 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
 @pytest.mark.parametrize(
     ("rest", "problem"),
     [
-        ("partition (ds='1') rename to partition (ds='8', hh=8)", "lacks 'hh'"),
-        ("partition (ds='1', hh=1) rename to partition (ds='8')", "lacks 'hh'"),
+        ("partition (ds='1') rename to partition (ds='8', hh=8)", "no value for 'hh'"),
+        ("partition (ds='1', hh=1) rename to partition (ds='8')", "no value for 'hh'"),
         ("partition (ds='1', hh=1) rename to t", "expected one PARTITION"),
         ("partition (ds='1', hh=1) partition (ds='2', hh=2) rename to t", "expected one PARTITION"),
         ("partition (ds='1', hh=1) rename to partition (ds='2', hh='x')", "hh"),

@@ -157,7 +157,7 @@ def test_a_struct_of_other_members_is_an_error_of_the_service(odps: Connection) 
     name = f"members{time.time_ns()}"
     odps.create_table(name, "st struct<x:bigint,y:string>")
     error = refused(odps, f"insert into {name} (st) values (struct(1, 'x'))")
-    assert "a STRUCT has different members" in error.message
+    assert "have different members" in error.message
     assert "named_struct" in str(error.hint)
     odps.drop_table(name)
 
@@ -180,8 +180,8 @@ def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("select 7 % (id - id) from orders", "divided by zero"),
-        ("select 5 div 0", "divided by zero"),
+        ("select 7 % (id - id) from orders", "division by zero"),
+        ("select 5 div 0", "division by zero"),
         ("select date '2024-02-30'", "out of range"),
         ("select to_date('20240230', 'yyyymmdd')", "out of range: 2024-2-30"),
         ("select to_date('2024-07-01', 'yyyymmdd')", "according to format"),

@@ -34,7 +34,7 @@ MUTATIONS = int(os.environ.get("ODPS_NB_MUTATIONS", "120"))
 
 
 def write(service: Service, *values: int, overwrite: bool = False) -> None:
-    blobs = service.blobs.store_bytes([(b"%d" % v, "", "") for v in values], "local")
+    blobs = [service.blobs.store_bytes(b"%d" % v, "local") for v in values]
     rows = pa.record_batch(
         {"a": pa.array(values, pa.int64()), "b": [blob.reference.raw for blob in blobs]}
     )
@@ -163,10 +163,10 @@ DAMAGES = {
         lambda root, sound: shutil.copy(sound.parent / "older.sqlite", root / "catalog.sqlite"),
         "older than the data",
     ),
-    "catalogue lacks a table": (sql("DROP TABLE pins"), "it lacks pins"),
+    "catalogue lacks a table": (sql("DROP TABLE pins"), "it has no column pins"),
     "catalogue lacks a column": (
         sql("DROP TABLE pins", "CREATE TABLE pins (session_id TEXT)"),
-        "it lacks pins.file_id",
+        "it has no column pins.file_id",
     ),
     "rows missing": (remove("rows"), "data files? missing, .*: rows/"),
     "blobs missing": (remove("blobs"), "data files? missing, .*: blobs/"),

@@ -26,7 +26,7 @@ def test_blobs_are_found_where_they_lie(file: Path, kind: ChecksumKind) -> None:
     file.write_bytes(body)
     found = list(framed_blobs(file))
     assert [body[one.start : one.start + one.size] for one in found] == contents
-    assert {(one.header, one.footer.kind) for one in found} == {(NAMED, kind)}
+    assert {(one.content_type, one.file_name) for one in found} == {("image/png", "a.png")}
     file.write_bytes(b"")
     assert list(framed_blobs(file)) == []
 
