@@ -19,7 +19,7 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
-#: Styles of a status card, whose edge colour shows the state, and of its small print.
+#: Styles of a status card and of its small print. The edge colour ``{}`` shows the state.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
     "padding:6px 12px;max-width:60em;line-height:1.5"
@@ -28,7 +28,7 @@ STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 # a mid-grey checkerboard behind transparent pictures, on which both black and white are visible
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# Right-to-left marks to keep: the page isolates the text direction of each element.
+# Direction marks to keep, because the page isolates the text direction of each element.
 _MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
@@ -53,12 +53,15 @@ class Html(str):
 
 
 def escape(value: object) -> Html:
-    """Escape ``str(value)`` for HTML; characters that hide or reorder text are made visible."""
+    """Escape ``str(value)`` for HTML, and make characters that hide or reorder text visible."""
     return Html(html.escape(visible(value, keep=_MARKS), quote=True))
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text; MathJax, which links ``$\href…$``, ignores it."""
+    r"""Return a MIME bundle of HTML and text, with the HTML marked so that MathJax ignores it.
+
+    MathJax would turn ``$\href…$`` in user data into a link.
+    """
     return {
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
@@ -74,8 +77,8 @@ def element(
     """Return an element, escaping attribute values and all children that are not `Html`.
 
     Attributes that are ``None`` are omitted. ``style`` must be a constant, never built from data.
-    Raises ``ValueError`` for tags and attributes not listed above, such as scripts, style sheets,
-    links, event handlers, sources other than ``data:`` and frames without a sandbox.
+    Raises ``ValueError`` for tags and attributes not listed above (scripts, style sheets, links,
+    event handlers), for sources other than ``data:``, and for frames without a sandbox.
     """
     if tag not in _TAGS:
         raise ValueError(f"<{tag}> is not allowed")
@@ -109,8 +112,8 @@ def figure(
 ) -> Html:
     """Return ``content`` and ``caption`` as a figure that can receive the keyboard focus.
 
-    ``width`` is the width of ``content`` in CSS pixels. ``beside``: place the caption beside
-    ``content``, not below. ``fills``: use the column's full width.
+    ``width`` is the width of ``content`` in CSS pixels. ``beside`` places the caption next to
+    ``content`` instead of below it. ``fills`` uses the full width of the column.
     """
     frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
     if beside:

@@ -40,7 +40,7 @@ def null_condition(column: Column) -> str:
 
 
 def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition for rows that contain the text, or a number equal to it."""
+    """Return the condition for rows that contain the text, or a number or date equal to it."""
     pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
     found = [
         bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")

@@ -1,7 +1,7 @@
 """`Explorer`: the widget that ``explore()`` returns; it displays a `RowView`.
 
 Pages, profiles and pictures are sent to the browser as messages; the saved notebook contains only
-the static view. Requests from the browser contain numbers and texts, never code.
+the static view. Requests from the browser contain numbers and strings, never code.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 MAX_SEARCH = 200
-_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of texts in a message
+_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
 def explore(
     source: RowForms, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
 ) -> Explorer:
-    """Return an explorer for the rows of a read or a SQL result; opens the session."""
+    """Open the session of a read or a SQL result, and return an explorer for its rows."""
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
 class Explorer(LiveView):
-    """A widget to page through, filter, sort and profile remote rows, shown in a notebook.
+    """A notebook widget that pages through, filters, sorts and profiles remote rows.
 
-    ``view`` gives access to pages, conditions and profile without the widget.
+    ``view`` gives access to the pages, the conditions and the profile without the widget.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class Explorer(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # show it anew, perhaps in another cell
-        if self.view.all_rows is None:  # a filtered read, which may take long to find rows
+        self._is_displayed = False  # display it again, perhaps in another cell
+        if self.view.all_rows is None:  # a filtered read may take a long time to find rows
             self._show_page(*first_found(self.view))
         else:
             self._show_page(self.view.page(0))
@@ -129,7 +129,7 @@ class Explorer(LiveView):
         self._send(page_message(self.view, page), page.data)
 
     def _choose(self, choice: Choice) -> None:
-        self.view.stop()  # reads for the previous choice are obsolete
+        self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:

@@ -36,7 +36,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: a list per column of texts, nulls, ``[truncated text]`` and BLOB references."""
+    """Rows as JSON: for each column a list of its cells.
+
+    A cell is a string, null, a BLOB reference, or a list with one truncated string.
+    """
 
     start: int
     count: int
@@ -102,7 +105,7 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at this row, or the last page if ``start`` is too high."""
+        """Return the page that begins at row ``start``, or the last page if there is none."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
@@ -110,7 +113,7 @@ class _Pager(ABC):
 
     @abstractmethod
     def _found(self, start: int, cancel: CancelToken) -> Page:
-        """Read and cache the page at this row, or the last page if ``start`` is too high."""
+        """Read and cache the page that begins at row ``start``, or the last page."""
 
     def _keep(self, page: Page) -> Page:
         self._pages[page.start] = page
@@ -144,7 +147,7 @@ class RangePager(_Pager):
         super().__init__(rows, columns, size, CACHE_BYTES)
 
     @property
-    def total(self) -> int:  # type: ignore[override]  # may change after a renewal
+    def total(self) -> int:  # type: ignore[override]  # may change when the session is renewed
         """The number of rows."""
         return self._rows.row_count or 0
 
@@ -159,7 +162,7 @@ class RangePager(_Pager):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet put into a page; the first is ``since`` rows after ``place`` in the stream."""
+    """Rows not yet in a page; the first one is ``since`` rows after ``place`` in the stream."""
 
     place: RowPlace
     since: int
@@ -176,18 +179,18 @@ class Mark:
 
 
 class PageMarks:
-    """Marks of pages read. Beyond `MOST_MARKS`, only each 2nd, 4th, … page keeps its mark."""
+    """Marks of the pages read. Beyond `MOST_MARKS`, only every 2nd, 4th, … page keeps its mark."""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
 
     @property
     def nbytes(self) -> int:
-        """Approximate bytes of the marks."""
+        """Approximate size of the marks in bytes."""
         return len(self._marks) * MARK_BYTES
 
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless there are so many marks that its page is skipped."""
+        """Store a mark, unless its page is skipped because there are too many marks."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -198,20 +201,20 @@ class PageMarks:
             }
 
     def before(self, start: int) -> Mark:
-        """Return the last mark at or before a row; by default the mark of the first row."""
+        """Return the last mark at or before a row, or a mark of the first row if there is none."""
         found = max((one for one in self._marks if one <= start), default=None)
         return Mark() if found is None else self._marks[found]
 
     def clear(self) -> None:
-        """Remove all marks, because they belong to another snapshot."""
+        """Remove all marks, which are not valid for another snapshot."""
         self._marks.clear()
 
 
 class StreamPager(_Pager):
     """A pager that reads pages sequentially from a stream, as a filtered read requires.
 
-    The stream stays open between pages. A page that is no longer cached is read again from its
-    mark, or from an earlier one.
+    The stream stays open between pages. A page that is no longer cached is read again from its own
+    mark or from an earlier one.
     """
 
     def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:

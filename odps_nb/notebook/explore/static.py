@@ -31,7 +31,7 @@ HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
-"""Maximum seconds to search for rows that match a condition, for display."""
+"""Maximum seconds to search for matching rows to show."""
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
@@ -91,7 +91,7 @@ def _is_running(source: RowForms) -> bool:
 
 def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
-    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # a fixed seed: repeatable output
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # makes the output repeatable
     if view.all_rows is None:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
@@ -304,7 +304,7 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw a thumbnail; an error becomes the thumbnail's text."""
+    """Read a blob and draw a thumbnail, whose text shows the error if that fails."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:
@@ -321,7 +321,10 @@ def thumbnails(
     most: int = 24,
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
-    """Return thumbnails by ``(row of the page, column)``. Default: the first BLOB cells."""
+    """Return thumbnails of ``cells`` by ``(row of the page, column)``.
+
+    By default, these are the first ``most`` BLOBs of the page.
+    """
     blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
     if not blobs:
         return {}

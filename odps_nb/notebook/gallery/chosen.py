@@ -1,7 +1,7 @@
-"""A gallery's state, independent of the browser: shown blobs, their order, and the selection.
+"""The state of a gallery: which blobs are shown, in which order, and which are selected.
 
-A blob's name, size and format are read with its first bytes, in at most one small request. Texts
-are read for searching; some are cached for the next search.
+The name, size and format of a blob are read together with its first bytes, by at most one small
+request. A search also reads the first bytes of texts, and caches some of them for the next search.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.calls.progress import Progress
 
-#: Concurrent requests, each for a few blobs.
+#: Maximum concurrent requests, each for a few blobs.
 AT_A_TIME: Final = 6
 ALL: Final = "all kinds"
 MAX_SEARCH: Final = 200
-_KEPT: Final = 32 << 20  # maximum characters of cached texts
+_KEPT: Final = 32 << 20  # maximum total characters of the cached texts
 _UNREAD: Final = "not read"
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first progress report, and between reports
 Order = Literal["row", "name", "size"]
@@ -41,11 +41,11 @@ Order = Literal["row", "name", "size"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryChoice:
-    """Which blobs to show, and in which order.
+    """The blobs to show, and their order.
 
-    ``kind`` is a preview kind, a media type (both as detected from the bytes), ``"not read"`` or
-    `ALL`. ``search`` is a text to find, ignoring case, in names, row labels and the first 64 KiB
-    of decoded texts.
+    ``kind`` is a preview kind or a media type (both as detected from the bytes), ``"not read"`` or
+    `ALL`. ``search`` is a string to find, ignoring case, in names, in row labels and in the first
+    64 KiB of texts.
     """
 
     kind: str = ALL
@@ -67,10 +67,10 @@ class GalleryChoice:
 
 
 class Chosen:
-    """A column's blobs: cached metadata, the shown blobs and the selected blobs.
+    """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
-    ``indices`` lists the shown blobs in order, ``selected`` the selected ones, shown or not;
-    ``note`` says how many blobs were examined, if not all.
+    ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, including
+    those not shown. ``note`` says how many blobs were examined, unless all were.
     """
 
     def __init__(self, column: BlobColumn) -> None:
@@ -97,7 +97,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Apply a choice; calls ``told`` at intervals with the counts of blobs read and to read."""
+        """Apply a choice; call ``told`` at intervals with the numbers of blobs read and to read."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -124,7 +124,7 @@ class Chosen:
         token: CancelToken,
         progress: Progress = None,
     ) -> list[Path]:
-        """Save blobs into a folder, which is created if needed; return the file paths."""
+        """Save blobs to a folder, creating it if needed; return the file paths."""
         target = Path(folder).expanduser()
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,8 @@ class Chosen:
         """Return the blobs that must be read to apply a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
-            sought, kept = choice.search.casefold(), dict(self._texts)  # copied: threads add to it
+            # a copy, because other threads add texts
+            sought, kept = choice.search.casefold(), dict(self._texts)
             self._found = (choice.search, {at: sought in text for at, text in kept.items()})
         return [
             index
@@ -177,7 +178,7 @@ class Chosen:
             if choice.by_format:
                 self._formats[index], text = glance(blob)
                 self._read(index, text.casefold(), choice)
-            if index not in self._heads:  # these arrive with the bytes
+            if index not in self._heads:  # name and size arrive with the first bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
         except (ProtocolError, NotFoundError):
@@ -225,7 +226,7 @@ class Chosen:
         total = len(self.column)
         if len(self._formats) < total or not total:
             return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # copied: other threads add to it
+        known = list(self._formats.values())  # a copy, because other threads add formats
         read = [format for format in known if format is not UNREAD]
         items = [(ALL, f"{ALL} ({total:,})")]
         of_kind = Counter(format.kind for format in read)

@@ -24,12 +24,12 @@ View = Literal["grid", "list"]
 MAX_TILES: Final = 64
 #: Maximum bytes of markup in one output.
 OUTPUT_BUDGET: Final = 2 * 1024 * 1024
-# bytes reserved for each remaining tile, so that the last ones still get a head and a caption
+# bytes reserved for each remaining tile: enough for a hex dump and a caption
 _RESERVE: Final = 6 * 1024
 # bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
-# concurrent requests for the tiles of a page, each for a few tiles
+# maximum concurrent requests for the tiles of a page, each for a few tiles
 _LANES: Final = 3
 
 
@@ -128,10 +128,10 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the growing page of the blobs at ``indices`` repeatedly; the last one is complete.
+    """Yield the page of the blobs at ``indices`` repeatedly while it grows; the last is complete.
 
-    If the service stops responding, the remaining tiles report it without further requests. Near
-    the end of the budget, tiles shrink to a head and a caption. ``together`` blobs are read
+    If the service stops responding, the remaining tiles say so without further requests. Near the
+    end of the budget, tiles show only a hex dump and a caption. ``together`` blobs are read
     concurrently; their threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
@@ -187,7 +187,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw several tiles concurrently; a service error takes the place of its tile."""
+    """Draw several tiles concurrently; return a service error in place of its tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)

@@ -58,7 +58,7 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over tile messages; a failed blob's message contains the reason."""
+        """Iterate over the messages of tiles; the message of a failed blob contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
@@ -70,7 +70,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return an enlarged blob's message, which is never cached."""
+        """Return the message of an enlarged blob, which is never cached."""
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:

@@ -107,7 +107,7 @@ class Gallery(LiveView):
 
     @property
     def selection(self) -> Sequence[int]:
-        """The places of the selected blobs in the column, in ascending order."""
+        """The positions of the selected blobs in the column, in ascending order."""
         return sorted(self._chosen.selected)
 
     @property
@@ -122,12 +122,13 @@ class Gallery(LiveView):
     def search(self, text: str) -> None:
         """Show only blobs with this text in their name, row label or first 64 KiB of content.
 
-        Sends one small request per blob; texts beyond the cache (32 Mi characters) are read again.
+        Sends one small request per blob. Texts that do not fit into the cache (32 Mi characters)
+        are read again by the next search.
         """
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``name``, ``size`` or ``row`` order; sends one small request per blob, once."""
+        """Sort by ``row``, ``name`` or ``size``; the latter two send one request per blob, once."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -135,7 +136,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save the selected blobs into ``folder``, creating it if needed; see `BlobColumn.save`."""
+        """Save the selected blobs to ``folder``, creating it if needed; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
@@ -163,7 +164,7 @@ class Gallery(LiveView):
             self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         goal = _FIRST
         try:
             for page in self._pages():
@@ -201,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs to the browser; ``fresh``: the request ``question`` changed them."""
+        """Send the shown blobs; ``fresh`` if the request ``question`` of a view changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -321,7 +322,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names, or else the selected blobs."""
+        """Return the blob that a message names; without one, the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 
@@ -333,5 +334,5 @@ class Gallery(LiveView):
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
-    """Return numbers as 32-bit integers in native byte order, like browsers."""
+    """Return numbers as 32-bit integers in native byte order, as browsers expect."""
     return array("i", numbers).tobytes()

@@ -1,4 +1,4 @@
-"""Reads the first bytes of several blobs concurrently, in few requests."""
+"""Reads the first bytes of several blobs concurrently, in a few requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import fan_out
 
-_RUN = 8  # maximum blobs in one request; the service sends them one after another
+_RUN = 8  # maximum blobs per request; the service sends them one after another
 
 _P = TypeVar("_P")
 _T = TypeVar("_T")
@@ -24,7 +24,10 @@ def side_by_side(
     lanes: int,
     ordered: bool = False,
 ) -> Generator[_T, None, None]:
-    """Run ``work`` concurrently on batches of places and yield the results; closing cancels all."""
+    """Run ``work`` concurrently on batches of places, and yield its results.
+
+    Closing the generator cancels all work.
+    """
     jobs = (partial(work, run) for run in _runs(places, lanes))
     return fan_out(jobs, size=lambda _: 0, workers=lanes, ordered=ordered, cancel=token)
 

@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-They are separate outputs: a combined one would show "model not found" when a trusted notebook is
-reopened without its kernel, and nothing in an export.
+They are separate outputs. A combined output would show "model not found" when a trusted notebook
+is reopened without its kernel, and would show nothing in an export.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def in_kernel() -> bool:
 
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
-    """Return the anywidget class for a script and the style sheet of the same name beside it.
+    """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and ``texts``, which
     contain no user data. ``common.js`` and ``common.css`` are prepended to the two files.
@@ -197,7 +197,7 @@ class LiveView:
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # no caller in this thread: the view reports it
+        except Exception as found:  # noqa: BLE001  # the view reports it
             error = found
         with self._lock:
             is_last = self._tokens.get(lane) is token and not self._closed

@@ -1,4 +1,4 @@
-"""Declares subcommands and their arguments, and parses command lines, raising one-line errors."""
+"""Declares subcommands and their arguments, and parses command lines; errors have one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ argument: Callable[..., Callable[[_Function], _Function]] = magic_arguments.argu
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
-    """Return a decorator that applies several decorators, the last one first."""
+    """Return a decorator that applies several decorators, starting with the last one."""
 
     def decorate(function: _Function) -> _Function:
         for one in reversed(decorators):
@@ -76,7 +76,7 @@ class Command:
     takes_text: bool = False
     """Whether the text may be on the line, after the options, instead of in the cell."""
     lines: tuple[list[str], ...] = ()
-    """Arguments with which a command that otherwise requires a cell works on one line."""
+    """Arguments for which a command that requires a cell may be on one line."""
 
     @property
     def summary(self) -> str:
@@ -104,7 +104,7 @@ class Command:
         return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
 
     def given(self, words: Sequence[str]) -> list[str]:
-        """Return the words that are neither options nor their values."""
+        """Return the words that are neither options nor option values."""
         found: list[str] = []
         skip = False
         for word in words:
@@ -174,7 +174,7 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     """Parse the words of one subcommand, or raise a one-line ``UsageError``.
 
-    Error messages never repeat unrecognised values in full, because one might be a key.
+    Error messages never repeat unrecognised values in full, because they might be keys.
     """
     refuse_keys(words)
     parser = parser_of(command)
@@ -208,7 +208,7 @@ def refuse_keys(words: Iterable[str]) -> None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` for a mistyped word, or an empty text."""
+    """Return ``; did you mean …?`` if a known word is similar, or an empty string."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""

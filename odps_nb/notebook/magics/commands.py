@@ -1,4 +1,4 @@
-"""All ``%odps`` subcommands, with those not defined in `reading`, `looking` or `spark_sql`."""
+"""Lists all ``%odps`` subcommands; defines those not in `reading`, `looking` or `spark_sql`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user's variable holds it, too
+        context.owned = False  # the user's variable also holds the connection
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -169,7 +169,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return a filter on the media type detected in a blob's bytes; costs one request per blob."""
+    """Return a filter on the media type detected in a blob's bytes; sends one request per blob."""
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance
@@ -192,8 +192,8 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.
 
-    A folder is written as a table of its files, created if it does not exist, with the columns
-    path, name, size, mime_type, modified and content.
+    A folder becomes a table with one row per file and the columns path, name, size, mime_type,
+    modified and content; the table is created if it does not exist.
     """
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
@@ -222,7 +222,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder, or the value of the variable; a variable may also hold a folder's path."""
+    """Return the folder or the value of the variable; the variable may contain a folder's path."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None

@@ -31,9 +31,9 @@ PATIENCE = 0.6
 class Context:
     """Connection, variables and output of the magics in one kernel.
 
-    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
-    close the connection when another replaces it. ``cache``: the names for completion and the
-    sidebar; ``None`` until there is a connection.
+    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned`` says
+    whether to close the connection when another replaces it. ``cache`` contains the names for
+    completion and the sidebar, and is ``None`` until there is a connection.
     """
 
     def __init__(self, magics: OdpsMagics) -> None:
@@ -83,7 +83,7 @@ class Context:
             error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
     def names(self, kind: str, of: str) -> Sequence[str]:
-        """Return names for completion (see `Lookup`); no names if there is no connection."""
+        """Return names for completion (see `Lookup`), or no names if there is no connection."""
         return () if self.cache is None else self.cache.look_up(kind, of)
 
     def show_page(self, instance_id: str) -> None:

@@ -48,7 +48,7 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]
     def describe(name: str) -> tuple[str, ...]:
         try:
             return _facts(fetch_table(storage, connection.profile.table(name)))
-        except OdpsNbError:  # dropped meanwhile, or no permission: show the name only
+        except OdpsNbError:  # dropped in the meantime, or no permission: show only the name
             return ("", "", "", "")
 
     pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")

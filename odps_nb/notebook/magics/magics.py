@@ -224,7 +224,7 @@ def _profiles() -> tuple[str, ...]:
     try:
         return profile_names(os.environ)
     except OdpsNbError:
-        return ()  # %odps connect reports a broken profile file; completion does not
+        return ()  # completion ignores a broken profile file; %odps connect reports it
 
 
 OdpsMagics.odps.__doc__ = _overview()
@@ -273,7 +273,7 @@ def _assigned(magic: str) -> str:
 
 
 def _caller_locals() -> Mapping[str, Any]:
-    """Return the local variables where a cell magic was called; IPython passes only the globals."""
+    """Return the local variables of a cell magic's caller; IPython passes only the globals."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
         frame = frame.f_back

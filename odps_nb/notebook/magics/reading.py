@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
 _TEXT = 32  # assumed bytes of a variable-width value, such as a string
 
-# Options for the dtypes of a DataFrame.
+# Options for the column types of a DataFrame.
 _DTYPES = together(
     argument(
         "--decimals",
@@ -147,8 +147,8 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Read rows of a table; with %%odps read, the cell is the filter.
 
-    :name in a filter inserts the value of that Python variable, quoted safely. With --bg the result
-    is a handle with .result(), .done() and .cancel(), which -o assigns to the variable.
+    :name in a filter inserts the value of that Python variable, quoted safely. With --bg, the
+    result is a handle with .result(), .done() and .cancel(); -o assigns the handle to the variable.
     """
     context.check_output(args.output)
     where = filter_of(context, args.where, cell)
@@ -177,9 +177,9 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and read the result over the Storage API.
 
-    On one line, with the options first: %odps sql -o df select count(*) from orders
     :name inserts the value of that Python variable, quoted safely; {name} inserts the table or
-    column name that the variable holds.
+    column name in the variable. On one line, the options come first, as in
+    %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
@@ -228,7 +228,7 @@ def _finish(
     *,
     done: str = "",
 ) -> Any:
-    """Convert a scan or SQL result to the requested type, now or in the background.
+    """Convert a scan or SQL result to the requested type, immediately or in the background.
 
     ``total`` returns the total row count; ``done`` is the note for a result without columns.
     """
@@ -237,7 +237,7 @@ def _finish(
         refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
-        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
+        # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
@@ -298,7 +298,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
 
 
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
-    """Return the chosen columns' size in bytes, and its precision: ``"about"`` or ``"roughly"``."""
+    """Return the size of the columns in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
     if rows is None or not session.selects:  # the service estimates all columns
         return whole, "about"
@@ -324,7 +324,7 @@ def _plan(scan: Scan, name: str) -> Listing:
 
 
 def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
-    """Return ``first 5 of 1,000 rows`` if a limit omitted rows or may have done so, else ``""``."""
+    """Return ``first 5 of 1,000 rows`` if a limit may have omitted rows, else ``""``."""
     rows = value.shape[0]
     if limit is None or rows < limit:
         return ""
@@ -341,7 +341,7 @@ def shape_of(value: Any, source: str, cut: str = "") -> str:
 
 
 def spark_session(context: Context) -> Any:
-    """Return the Spark session in the variable ``spark``, or start and assign one."""
+    """Return the Spark session in the variable ``spark``, or start a session and assign it."""
     known = context.variables.get("spark")
     if known is not None:
         return known

@@ -30,11 +30,11 @@ _TITLE = "spark query"
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.
 
-    Only the columns, partitions and rows that the query needs are read. With -o the result is a
-    Spark DataFrame, evaluated lazily; without -o and -t the first rows are shown. :name inserts the
-    value of that Python variable, quoted safely; {name} inserts the table or column name that the
-    variable holds. The Spark session is the variable spark, the active session, or a new one, which
-    is assigned to spark. %odps spark stop ends it.
+    Only the columns, partitions and rows that the query needs are read. With -o, the result is a
+    lazily evaluated Spark DataFrame; without -o and -t, the first rows are shown. :name inserts the
+    value of that Python variable, quoted safely; {name} inserts the table or column name in the
+    variable. The query runs in the Spark session in the variable spark, in the active session, or
+    in a new one, which is assigned to spark. %odps spark stop ends the session.
     """
     if args.action == "stop":
         if cell is not None:
@@ -50,7 +50,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.spark import explain_sql
 
     connection = context.connection
-    # Planning does not need Spark, which is slow to start.
+    # A dry run does not need Spark, which is slow to start.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
     query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
@@ -76,7 +76,7 @@ def _stop(context: Context) -> None:
 
 def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
-        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
+        # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
         progress = False if quiet else None
         return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow

@@ -92,7 +92,7 @@ def _look(blob: BlobLike, file: BlobFileLike) -> tuple[Format, bytes, int | None
 
 
 def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:
-    """Extend ``head`` from the file to ``count`` bytes; returns a longer ``head`` unchanged."""
+    """Extend ``head`` to ``count`` bytes from the file; return a longer ``head`` unchanged."""
     parts = [head]
     count -= len(head)
     while count > 0:

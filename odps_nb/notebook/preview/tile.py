@@ -40,9 +40,9 @@ from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes, shorten
 
-#: Maximum characters of markup in one tile.
 _log = logging.getLogger("odps_nb")
 
+#: Maximum characters of markup in one tile.
 TILE_BUDGET: Final = 512 * 1024
 #: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
@@ -225,8 +225,8 @@ def _draw(
         note = reason_to_show(error)
     except (LimitExceededError, ConfigError) as error:
         note = str(error)
-    except Exception as error:  # noqa: BLE001 - third-party decoders may raise
-        # anything for malicious bytes; show the reason, and continue with the other tiles
+    except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes
+        # show the reason on this tile, so that the other tiles are still drawn
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)

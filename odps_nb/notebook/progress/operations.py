@@ -80,7 +80,7 @@ class Operations:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        self._kept.clear()  # they are the parent process's operations
+        self._kept.clear()  # the operations run in the parent process
 
     def add(self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
         """Add an operation, and drop the oldest beyond `MAX_OPERATIONS`."""
@@ -147,7 +147,7 @@ class Flusher(ABC):
         """Draw the final state if anything was drawn, and join the thread. Idempotent."""
         self._final = snapshot
         if self._thread is None or not self._home.is_here:
-            return  # in a forked child: the parent draws
+            return  # nothing was started, or the parent of this forked process draws
         self._stopped.set()
         # Even if an interrupt ends the join, the thread still draws the final state.
         self._thread.join()

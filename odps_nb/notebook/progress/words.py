@@ -92,7 +92,7 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the start and drawing times; the latter dates a card whose kernel is gone."""
+    """Return the start time and the drawing time, which dates a card whose kernel has ended."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)

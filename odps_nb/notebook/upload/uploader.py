@@ -1,9 +1,9 @@
 """`Uploader`: the file picker of ``table.upload()``.
 
-The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time,
-to bound memory use on both sides. A thread then writes all files in one commit. The saved
-notebook keeps a card with a summary. File names from the browser are untrusted text and are never
-used as local paths.
+The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time, to
+limit memory use on both sides. A thread then writes all files in one commit. The saved notebook
+keeps a card with a summary. File names from the browser are untrusted and are never used as local
+paths.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Wanted:
 
 
 class PickedFiles:
-    """The files of one upload, whose chunks arrive once each and in order.
+    """The files of one upload. Each chunk arrives once, and in order.
 
     Iteration yields the files like those of a folder; `close` removes them.
     """
@@ -188,7 +188,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)

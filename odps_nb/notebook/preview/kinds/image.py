@@ -79,7 +79,7 @@ def _recognise(head: Head) -> Format | None:
     data = head.data
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return _WEBP
-    # two letters are not specific: check the following fields, too
+    # two letters are not specific, so check the following fields as well
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):

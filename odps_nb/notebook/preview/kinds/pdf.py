@@ -1,8 +1,8 @@
-"""PDF: the first page as a picture, drawn in the parser process (extra ``previews``).
+"""PDF: the first page as a picture, drawn in the parser process (the ``previews`` extra).
 
-Without pypdfium2, or if the file is truncated, encrypted or corrupt, a card shows the version,
-title and number of pages, as far as they are plain text. The document is never embedded: browsers
-show no PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
+Without pypdfium2, or if the file is truncated, encrypted or corrupt, a card shows the version, and
+the title and number of pages if they are plain text. The document is never embedded, because
+browsers show no PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
 """
 
 from __future__ import annotations

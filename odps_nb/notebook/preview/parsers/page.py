@@ -39,8 +39,8 @@ _ATTRIBUTES: Final = {
     "font": {"color", "face", "size"},
     "details": {"open"},
 }
-# The policy allows data: URLs, and an SVG in one may freeze the page. So styles must not refer to
-# any source, in any spelling.
+# The policy allows data: URLs, and an SVG in such a URL may freeze the page. So styles must not
+# refer to any source, in any spelling.
 _LOADS: Final = re.compile(
     r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
     re.IGNORECASE,
