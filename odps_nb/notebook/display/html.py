@@ -87,7 +87,7 @@ def element(
     if unknown:
         raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
     if tag == "iframe" and given.get("sandbox") != "":
-        raise ValueError('a frame needs sandbox="", the strictest one')
+        raise ValueError('a frame needs sandbox="", the strictest sandbox')
     if not all(str(given.get(name, "data:")).startswith("data:") for name in ("src", "poster")):
         raise ValueError("a source must be a data: URL")
     head = "".join(

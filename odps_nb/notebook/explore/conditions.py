@@ -23,7 +23,7 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
     name = name_in_sql(column.name)
     if bar.low is None:
         if bar.value is None:
-            raise ArgumentError(f"values of {column.name!r} cannot be written in a condition")
+            raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
         text, values = f"{name} = :v", {"v": bar.value}
     elif isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
         text, values = f"{name} = :v", {"v": bar.low}
@@ -62,7 +62,7 @@ def search_condition(columns: Sequence[Column], text: str) -> str:
             if kind_of(column) == "DATE"
         ]
     if not found:
-        raise ArgumentError(f"no column can contain {text!r}")
+        raise ArgumentError(f"cannot search for {text!r}: no column has a type that can contain it")
     return " or ".join(found)
 
 

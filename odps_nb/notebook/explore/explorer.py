@@ -133,7 +133,7 @@ class Explorer(LiveView):
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:
-                text = "sorting: a SQL job runs on the service"
+                text = "sorting with a SQL job on the service"
                 self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
             self.view.choose(choice, token)
             self._send_page(0, token)
@@ -151,7 +151,7 @@ class Explorer(LiveView):
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
-            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"the search text is longer than {MAX_SEARCH} characters")
         self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:

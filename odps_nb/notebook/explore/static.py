@@ -72,9 +72,9 @@ def mimebundle(source: RowForms) -> dict[str, str]:
     """Return a MIME bundle that shows the first rows of a read or a SQL result, or an error."""
     try:
         if _is_running(source):
-            return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
+            return {"text/plain": f"{source!r}\nthe query is running; call .wait() to wait for it"}
         if not len(source.schema):
-            return {"text/plain": f"{source!r}\ndone: a statement without rows"}
+            return {"text/plain": f"{source!r}\ndone; the statement returns no rows"}
         return shown_bundle(_looked_up(source))
     except OdpsNbError as error:
         return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
@@ -107,9 +107,9 @@ def first_found(view: RowView) -> tuple[Page, str]:
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)
     if page.count >= ROWS:
-        return page, "there may be more: use explore()"
+        return page, "there may be more rows; use explore()"
     if time.monotonic() >= until:
-        return page, f"found in the first {SECONDS:.0f} s: explore() continues the search"
+        return page, f"found within {SECONDS:.0f} s; explore() continues the search"
     return page, ""
 
 
@@ -121,7 +121,7 @@ def shown_bundle(shown: Shown) -> dict[str, str]:
         rows //= 2
         html = _html(shown, rows)
     if len(html.encode()) > HTML_BYTES:
-        html = element("div", "too wide to show here: use explore()", style=MUTED)
+        html = element("div", "too wide to show here; use explore()", style=MUTED)
     return bundle(html, _text(shown))
 
 

@@ -64,12 +64,12 @@ class RowView:
         seed: int | None = None,
     ) -> None:
         if not 1 <= page_rows <= MAX_PAGE_ROWS:
-            raise ArgumentError(f"rows is {page_rows}; a page has 1 to {MAX_PAGE_ROWS} rows")
+            raise ArgumentError(f"rows is {page_rows}; it must be between 1 and {MAX_PAGE_ROWS}")
         if sample < 0:
             raise ArgumentError(f"sample is {sample}; it must not be negative")
         self.all_columns = len(rows.columns)
         if not self.all_columns:
-            raise ArgumentError(f"{rows.title} is done and has no rows to show")
+            raise ArgumentError(f"{rows.title} returned no rows to show")
         wide = self.all_columns > MAX_COLUMNS
         self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
         self.columns: tuple[Column, ...] = self._rows.columns
@@ -214,7 +214,7 @@ class RowView:
         if bar < 0:
             text = null_condition(of)
         elif self.profile is None or bar >= len(self.profile.columns[column].bars):
-            raise ArgumentError("this bar no longer exists")
+            raise ArgumentError("the profile has changed; click a bar of the new profile")
         else:
             text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
         kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
@@ -241,11 +241,11 @@ class RowView:
         elif self.choice.order is not None:
             notes.append("sorted by a SQL job")
         elif self._rows.is_cut:
-            notes.append(f"there may be more than {self.all_rows:,} rows: the key cannot read more")
+            notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
         if self.renewals:
-            notes.append("the session expired: this is a newer snapshot")
+            notes.append("the session expired; these rows are from a newer snapshot")
         return " · ".join(notes)
 
     # -- profiles -------------------------------------------------------------------------------

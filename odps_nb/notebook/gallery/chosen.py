@@ -58,7 +58,7 @@ class GalleryChoice:
             hint = "use 'row', 'name' or 'size'"
             raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
         if len(self.search) > MAX_SEARCH:
-            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"the search text is longer than {MAX_SEARCH} characters")
 
     @property
     def by_format(self) -> bool:
@@ -112,7 +112,7 @@ class Chosen:
         token.check()
         left = len(self.missing(choice)) if self._enough.is_set() else 0
         seen = len(self.column) - left
-        self.note = f"of the {seen:,} blobs examined" if left else ""
+        self.note = f"{seen:,} blobs examined" if left else ""
         self.indices = self.ordered(choice)
         self.choice = choice
 
@@ -130,7 +130,7 @@ class Chosen:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"cannot make the folder {target}: {error.strerror}",
+                f"cannot create the folder {target}: {error.strerror}",
                 option="folder",
                 hint="choose another folder",
             ) from error

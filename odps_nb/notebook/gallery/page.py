@@ -171,7 +171,7 @@ def drawn_pages(
                 made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
             if (used := len(made.html.encode())) > left:
                 more = len(todo) - len(tiles)
-                note = f"{more:,} more do not fit into one output; show fewer at a time"
+                note = f"{more:,} more blobs do not fit into one output; show fewer at a time"
                 break
             left -= used
             tiles.append(made)

@@ -207,7 +207,7 @@ class Gallery(LiveView):
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
         if len(shown) < len(chosen.indices):
-            notes.append(f"only the first {MAX_SHOWN:,} can be shown")
+            notes.append(f"only the first {MAX_SHOWN:,} blobs can be shown")
         told = {
             "kind": "gallery",
             "fresh": fresh,
@@ -263,7 +263,7 @@ class Gallery(LiveView):
         )
         missing = len(self._chosen.missing(choice))
         if missing > ASK and not content.get("sure"):
-            text = f"this reads {missing:,} blobs, with one small request for each"
+            text = f"this sends {missing:,} small requests, one for each blob not read yet"
             self._send({"kind": "ask", "text": text})
             return
 

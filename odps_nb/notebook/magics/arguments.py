@@ -187,11 +187,10 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
     if getattr(found, "where", None) is not None:
-        raise UsageError(f'unexpected argument {unknown!r}: quote the filter, -w "amount > 10"')
+        raise UsageError(f'unexpected argument {unknown!r}; quote the filter: -w "amount > 10"')
     if set("[](") & set("".join(words)):
         raise UsageError(
-            f"unexpected argument {unknown!r}: assign an expression to a variable first, and name "
-            "the variable"
+            f"unexpected argument {unknown!r}; to pass an expression, assign it to a variable first"
         )
     raise UsageError(f"unexpected argument {unknown!r}; see %{parser.prog}?")
 
@@ -201,7 +200,7 @@ def refuse_keys(words: Iterable[str]) -> None:
     for word in words:
         if _SECRET.match(word) or _USERINFO.match(word):
             raise UsageError(
-                "keys never go into a cell, since cells are saved: remove it, and set "
+                "cells are saved, so a cell must not contain keys: remove the key, and set "
                 "ODPS_ACCESS_ID and ODPS_ACCESS_KEY in the environment, or use a profile file or "
                 "a keyring"
             )
@@ -229,7 +228,7 @@ def parse_columns(text: str | None) -> list[str] | None:
         return None
     names = [name.strip().strip("`") for name in text.split(",")]
     if not all(names):
-        raise UsageError(f"-c {text}: write the columns as a,b,c without blanks")
+        raise UsageError(f"-c {text}: write the columns as a,b,c without spaces")
     return names
 
 
@@ -254,7 +253,7 @@ def parse_size(text: str) -> int:
     """Parse ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 512MB or 1GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 512MB or 1GiB")
     base = 1024 if match["binary"] else 1000
     return int(float(match["number"]) * base ** " kmgt".index(match["unit"].lower() or " "))
 

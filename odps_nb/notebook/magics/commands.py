@@ -137,8 +137,8 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @WHERE
 @argument("--view", choices=("grid", "list"), default="grid", help="Layout: grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs of this detected media type, e.g. image/.")
-@argument("--render", action="store_true", help="Render HTML in a sandbox; without the widget.")
-@argument("--save", metavar="DIR", help="Save the files to this folder; never overwrite files.")
+@argument("--render", action="store_true", help="Draw HTML in a sandbox, as static output.")
+@argument("--save", metavar="DIR", help="Save the blobs to this folder, without overwriting files.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery.page import mimebundle
@@ -178,16 +178,16 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 
 
 @parsed_as("odps write")
-@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data, rows or a folder.")
 @TABLE
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write to.")
 @argument("--create", action="store_true", help="Create the table if it does not exist.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: the partition columns.")
 @argument("--index", action="store_true", help="Also write a pandas index as columns.")
-@argument("--pattern", metavar="GLOB", action="append", help="For a folder: only files like *.jpg.")
+@argument("--pattern", metavar="GLOB", action="append", help="For a folder: e.g. only *.jpg.")
 @argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
 @argument("--overwrite", action="store_true", help="Replace the table's or partition's contents.")
-@argument("--overwrite-partitions", action="store_true", help="Replace partitions that get rows.")
+@argument("--overwrite-partitions", action="store_true", help="Replace partitions that rows go to.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.
@@ -229,7 +229,7 @@ def _source(context: Context, name: str) -> tuple[Path | None, Any]:
     root = _ROOT.match(name)
     if root and root[0] != name and root[0] in context.variables:
         raise UsageError(
-            f"{name!r} is an expression: assign it to a variable, then write that variable"
+            f"{name!r} is an expression; assign it to a variable, then write that variable"
         )
     if not name.isidentifier():
         raise UsageError(f"there is no folder {name!r}")
@@ -260,7 +260,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
         raise UsageError(f"operation {args.number} has already ended")
     if operation.cancel is None:
         raise UsageError(
-            f"operation {args.number} runs in its cell: interrupt the kernel (press I, I)"
+            f"operation {args.number} runs in a cell; interrupt the kernel (press I twice)"
         )
     operation.cancel()
     context.show_note(f"cancelling operation {args.number}")
@@ -269,7 +269,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
 @parsed_as("odps traceback")
 def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> None:
     """Show the full traceback of the last error raised by odps_nb."""
-    context.show_text(context.last_traceback() or "odps_nb has raised no error so far")
+    context.show_text(context.last_traceback() or "odps_nb has not raised an error yet")
 
 
 @parsed_as("odps doctor")

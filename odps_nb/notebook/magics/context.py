@@ -223,7 +223,7 @@ def _from_settings() -> Connection:
         raise ConfigError(
             "no connection yet",
             option="endpoint",
-            hint="try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
+            hint="run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
         ) from None
 
 

@@ -87,7 +87,7 @@ class OdpsMagics(Magics):
     max_output_bytes = Integer(
         2 * 1024 * 1024, min=1024, help="Maximum bytes of previews in the output of one cell."
     ).tag(config=True)
-    preview_rows = Integer(10, min=1, help="Rows of %odps head without -n.").tag(config=True)
+    preview_rows = Integer(10, min=1, help="Rows that %odps head shows.").tag(config=True)
     traceback = Bool(default_value=False, help="Show full tracebacks of odps_nb errors.").tag(
         config=True
     )
@@ -160,9 +160,8 @@ class OdpsMagics(Magics):
             raise UsageError("write the query on the line or in the cell, not in both")
         if cell is not None or command.cell != "required" or text or rest[:1] in command.lines:
             return
-        here = "write it on the line, or" if command.takes_text else "write"
-        what = "query" if command.takes_text else "cell"
-        raise UsageError(f"%odps {name} needs a {what}: {here} %%odps {name} and the text below")
+        here = "write it on the line, or " if command.takes_text else ""
+        raise UsageError(f"%odps {name} needs a query: {here}write it below %%odps {name}")
 
     # -- installed by %load_ext and removed by %unload_ext ------------------------------------
 

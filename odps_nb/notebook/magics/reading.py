@@ -49,7 +49,7 @@ _DTYPES = together(
     argument(
         "--decimals",
         choices=get_args(Decimals),
-        help="DECIMAL columns: auto (default) uses float64 if it is exact; exact; float.",
+        help="Values of DECIMAL columns: exact, float, or auto (default): float if that is exact.",
     ),
     argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
 )
@@ -120,7 +120,7 @@ def _text(args: argparse.Namespace) -> dict[str, Any]:
 
 @parsed_as("odps head")
 @_PICKS
-@argument("-n", "--limit", metavar="N", type=positive, help="Rows. Default: preview_rows.")
+@argument("-n", "--limit", metavar="N", type=positive, help="Maximum rows. Default: preview_rows.")
 @argument("-o", "--output", metavar="VAR", help="Assign the rows to this variable.")
 @_DTYPES
 @_TEXTS
@@ -208,7 +208,7 @@ def _cost(cost: SqlCost) -> Listing:
         ("complexity", "unknown" if factor is None else f"{factor:g}"),
         ("user-defined functions", "unknown" if cost.udfs is None else str(cost.udfs)),
     )
-    caption = "sql: not run; this is the service's estimate (it bills bytes times complexity)"
+    caption = "sql: not run; estimated by the service, which bills bytes times complexity"
     return Listing(headers=("cost", ""), rows=facts, caption=caption)
 
 
@@ -236,7 +236,7 @@ def _finish(
     if kind != "pandas":
         refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
     if kind == "spark":
-        refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
+        refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
         # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
@@ -292,8 +292,9 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
         return
     output.show(_plan(scan, args.table)._repr_mimebundle_())
     raise UsageError(
-        f"{args.table} is {word} {format_bytes(size)}: pass -n N for the first rows, -p or -w to "
-        "select rows, or --all; %config OdpsMagics.ask_above sets this limit"
+        f"{args.table} is {word} {format_bytes(size)}; the limit is {format_bytes(most)}: "
+        "pass -n N for the first rows, -p or -w to select rows, or --all; "
+        "%config OdpsMagics.ask_above sets the limit"
     )
 
 
@@ -311,7 +312,7 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
 def _plan(scan: Scan, name: str) -> Listing:
     """Return a read's plan; opens the read session, but reads no rows."""
     session = scan._opened()
-    rows = "unknown until read (filter)" if scan.row_count is None else f"{scan.row_count:,}"
+    rows = "unknown until read (filtered)" if scan.row_count is None else f"{scan.row_count:,}"
     size, word = bytes_of(session)
     facts = (
         ("rows", rows),

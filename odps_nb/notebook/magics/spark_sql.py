@@ -25,8 +25,8 @@ _TITLE = "spark query"
 @argument("-n", "--limit", metavar="N", type=positive, help="Maximum number of rows.")
 @argument("-o", "--output", metavar="VAR", help="Assign the result to this variable.")
 @argument("-t", "--type", choices=_TYPES, help="Type of the result. Default with -o: spark.")
-@argument("-q", "--quiet", action="store_true", help="Do not show what is read.")
-@argument("--dry-run", action="store_true", help="Only show what would be read of each table.")
+@argument("-q", "--quiet", action="store_true", help="Show neither progress nor a note.")
+@argument("--dry-run", action="store_true", help="Only show what would be read from each table.")
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.
 
@@ -38,7 +38,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """
     if args.action == "stop":
         if cell is not None:
-            raise UsageError("write %odps spark stop on a line of its own")
+            raise UsageError("%odps spark stop takes no cell: write it on one line")
         return _stop(context)
     context.check_output(args.output)
     text = bound(context, (cell or "").strip(), "spark", lambda: None)
@@ -68,10 +68,10 @@ def _stop(context: Context) -> None:
     """Stop the session in the variable ``spark``, and delete the variable."""
     known = context.variables.get("spark")
     if known is None or not callable(getattr(known, "stop", None)):
-        raise UsageError("there is no Spark session in the variable spark")
+        raise UsageError("the variable spark does not contain a Spark session")
     known.stop()
     context.shell.user_ns.pop("spark", None)
-    context.show_note("the Spark session is stopped")
+    context.show_note("stopped the Spark session")
 
 
 def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
@@ -90,7 +90,7 @@ def _plan(query: SparkQuery) -> Listing:
         headers=("table", "what is read"),
         rows=query.summary(),
         caption="nothing read yet",
-        empty="the query uses no ODPS table",
+        empty="the query does not use an ODPS table",
     )
 
 

@@ -142,7 +142,7 @@ def tile(
     size: Size = GRID,
     fallback_name: str = "blob",
     row: str = "",
-    keep: str = "its save(path)",
+    keep: str = "save(path)",
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
@@ -188,7 +188,7 @@ def tile(
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    return replace(made, drawing=small, notes=(f"too large to show: save it with {keep}",))
+    return replace(made, drawing=small, notes=(f"too large to show; save it with {keep}",))
 
 
 def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
@@ -238,4 +238,4 @@ def _draw(
 
 def _head_note(excerpt: Excerpt, keep: str) -> str:
     of_all = f" of {format_bytes(excerpt.size)}" if excerpt.size is not None else ""
-    return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; to save all: {keep}"
+    return f"only the first {format_bytes(len(excerpt.data))}{of_all} were read; use {keep} for all"

@@ -60,7 +60,7 @@ class Announced:
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
-            raise ArgumentError(f"the browser announced {name[:80]!r} of {size} bytes")
+            raise ArgumentError(f"invalid name or size of a file: {name[:80]!r}, {size} bytes")
         return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
 
 
@@ -84,7 +84,7 @@ class PickedFiles:
             raise ArgumentError(
                 f"{len(announced):,} files were chosen",
                 argument="files",
-                hint=f"choose 1 to {MAX_FILES:,} files; use Table.write_files for larger folders",
+                hint=f"choose 1 to {MAX_FILES:,} files; use Table.write_files for more files",
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
@@ -95,10 +95,10 @@ class PickedFiles:
         if total + _SPARE > free:
             self.close()
             raise ConfigError(
-                f"the files have {format_bytes(total)}, and {self._folder.name} has room for "
-                f"{format_bytes(max(0, free - _SPARE))}",
+                f"the files need {format_bytes(total)}, but only "
+                f"{format_bytes(max(0, free - _SPARE))} are free in {self._folder.name}",
                 option="TMPDIR",
-                hint="choose fewer files, or set TMPDIR to a larger disk",
+                hint="choose fewer files, or set TMPDIR to a folder on a larger disk",
             )
         for number in range(len(announced)):
             self._path(number).touch(mode=0o600)

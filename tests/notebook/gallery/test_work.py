@@ -139,7 +139,7 @@ def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
     gallery._widget = browser = Browser()
     gallery.receive({"do": "ready"})
     told, _ = browser.wait("gallery")
-    assert (told["count"], told["note"]) == (10, "only the first 10 can be shown")
+    assert (told["count"], told["note"]) == (10, "only the first 10 blobs can be shown")
 
 
 # -- selecting, saving, copying -------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_selection_is_saved_byte_for_byte_and_nothing_is_replaced(live, tmp_pa
     assert gallery.save_selected(tmp_path / "by hand")[0].read_bytes() == files[0].data
     (tmp_path / "file").write_bytes(b"")
     gallery.receive({"do": "save", "index": 0, "folder": str(tmp_path / "file")})
-    assert "cannot make the folder" in browser.wait("problem", lane="save")[0]["text"]
+    assert "cannot create the folder" in browser.wait("problem", lane="save")[0]["text"]
 
 
 def test_references_are_copied(live, media):

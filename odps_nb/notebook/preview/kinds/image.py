@@ -102,8 +102,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         facts = parse("picture", excerpt.data, size, mime=format.mime, whole=False).texts("facts")
     note = f"pictures above {format_bytes(_ALONE)} are not drawn"
     if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
-        read = f"the limit is {format_bytes(_LIMIT)}, or {format_bytes(_ALONE)} when alone"
-        note = f"open it alone to see it: {read}"
+        note = f"larger than {format_bytes(_LIMIT)}: open it alone to see it"
     return placeholder("large picture", size, facts=facts, note=note)
 
 

@@ -138,7 +138,7 @@ def _drawn(data: bytes, unit: _Unit) -> Any:
     """Return the first plane flipped vertically, because the top row (north) is stored last."""
     dtype = _TYPES.get(unit.number("BITPIX"))
     if dtype is None:
-        raise UnshowableError("BITPIX is not one of the six types")
+        raise UnshowableError("BITPIX must be 8, 16, 32, 64, -32 or -64")
     height, width = unit.shape[-2:]
     picture.check_pixels(width, height)
     if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):

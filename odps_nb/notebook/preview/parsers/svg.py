@@ -107,7 +107,7 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            raise _refusal("an internal document type")
+            raise _refusal("an internal DTD")
 
     def _entity(self, *_: object) -> None:
         raise _refusal("entities or processing instructions")

@@ -87,7 +87,7 @@ class _Reader:
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
             # only an internal DTD can declare entities
-            raise UnshowableError("its XML has an internal document type: not read")
+            raise UnshowableError("its XML has an internal DTD: not read")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         local, wanted = _local(name), self._wanted
