@@ -112,7 +112,7 @@ function render({ model, el }) {
     problem.textContent = "";
     box.setAttribute("aria-busy", "true");
     clearTimeout(timer);
-    timer = setTimeout(() => busy.show({ lane: "page", text, share: null }), 300);
+    timer = setTimeout(() => busy.show({ task: "page", text, share: null }), 300);
   }
 
   async function copyCode() {
@@ -123,12 +123,12 @@ function render({ model, el }) {
 
   // -- showing --------------------------------------------------------------------------------
 
-  function endBusy(lane) {
-    if (lane === "page") {
+  function endBusy(task) {
+    if (task === "page") {
       clearTimeout(timer);
       box.removeAttribute("aria-busy");
     }
-    busy.end(lane);
+    busy.end(task);
   }
 
   function showTable(message) {
@@ -513,7 +513,7 @@ function render({ model, el }) {
     else if (message.kind === "blobs") showBlobs(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "busy") busy.show(message);
-    else if (message.kind === "idle") endBusy(message.lane);
+    else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") problem.textContent = message.text;
   }
   model.on("msg:custom", receive);

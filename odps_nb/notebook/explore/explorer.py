@@ -61,7 +61,7 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _lane = "page"
+    _task = "page"
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
@@ -134,7 +134,7 @@ class Explorer(LiveView):
         def work(token: CancelToken) -> None:
             if choice.order is not None:
                 text = "sorting with a SQL job on the service"
-                self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
+                self._send({"kind": "busy", "task": "page", "text": text, "share": None})
             self.view.choose(choice, token)
             self._send_page(0, token)
 
@@ -161,9 +161,9 @@ class Explorer(LiveView):
         self._choose(replace(self.view.choice, order=order, descending=descending))
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
-        lane = str(content["lane"])
-        self._stop(lane)
-        if lane == "profile":
+        task = str(content["task"])
+        self._stop(task)
+        if task == "profile":
             self.view.stop_profile()
         else:
             self.view.stop()
@@ -180,7 +180,7 @@ class Explorer(LiveView):
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            told = Told(self._send, self.view.stop_profile, lane="profile")
+            told = Told(self._send, self.view.stop_profile, task="profile")
             self.view.describe_all(told, token)
             self._send(profile_message(self.view))
 

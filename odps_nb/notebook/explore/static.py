@@ -344,4 +344,4 @@ def thumbnails(
             for (row, column, _), blob in zip(run, blobs, strict=True):
                 yield (row, column), thumbnail(blob)
 
-    return dict(side_by_side(draw, wanted, cancel, lanes=SIDE_BY_SIDE))
+    return dict(side_by_side(draw, wanted, cancel, workers=SIDE_BY_SIDE))

@@ -101,7 +101,7 @@ class Chosen:
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
-        with closing(side_by_side(look, missing, token, lanes=AT_A_TIME)) as looked:
+        with closing(side_by_side(look, missing, token, workers=AT_A_TIME)) as looked:
             for number, _ in enumerate(looked, 1):
                 now = time.monotonic()
                 if now > after:

@@ -566,11 +566,11 @@ function render({ model, el }) {
     else if (message.kind === "said") said.textContent = ` · ${message.text}`;
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") {
-      busy.end(message.lane);
-      if (message.lane === "choose") settled(message);
+      busy.end(message.task);
+      if (message.task === "choose") settled(message);
     } else if (message.kind === "problem") {
       problem.textContent = message.text;
-      if (message.lane === "choose") settled(message);
+      if (message.task === "choose") settled(message);
     }
   }
   const sizes = new ResizeObserver(() => draw());

@@ -30,7 +30,7 @@ _RESERVE: Final = 6 * 1024
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 # maximum concurrent requests for the tiles of a page, each for a few tiles
-_LANES: Final = 3
+_WORKERS: Final = 3
 
 
 def checked_view(view: View) -> View:
@@ -205,4 +205,4 @@ def _group(
                     seen(index, made)
                 yield made
 
-    return list(side_by_side(draw, group, lanes=_LANES, ordered=True))
+    return list(side_by_side(draw, group, workers=_WORKERS, ordered=True))

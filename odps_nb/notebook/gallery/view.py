@@ -75,7 +75,7 @@ class Gallery(LiveView):
     """
 
     _script = Path(__file__).with_name("gallery.js")
-    _lane = "choose"
+    _task = "choose"
     _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
     def __init__(
@@ -234,7 +234,9 @@ class Gallery(LiveView):
             if kept:
                 self._send({"kind": "tiles", "tiles": list(kept.values())})
             missing = [index for index in wanted if index not in kept]
-            with closing(side_by_side(self._tiles.read, missing, token, lanes=AT_A_TIME)) as drawn:
+            with closing(
+                side_by_side(self._tiles.read, missing, token, workers=AT_A_TIME)
+            ) as drawn:
                 for made in drawn:
                     self._send({"kind": "tiles", "tiles": [made]})
 
@@ -269,7 +271,7 @@ class Gallery(LiveView):
 
         def told(number: int, total: int) -> None:
             text = f"read {number:,} of {total:,} blobs"
-            busy = {"kind": "busy", "lane": "choose", "text": text, "share": number / total}
+            busy = {"kind": "busy", "task": "choose", "text": text, "share": number / total}
             self._send({**busy, "stop": "Enough"})
 
         def work(token: CancelToken) -> None:
@@ -290,7 +292,7 @@ class Gallery(LiveView):
         folder = str(content["folder"]).strip() or "blobs"
 
         def work(token: CancelToken) -> None:
-            told = Told(self._send, token.cancel, lane="save")
+            told = Told(self._send, token.cancel, task="save")
             saved = self._chosen.save(places, folder, token=token, progress=told)
             where = saved[0] if len(saved) == 1 else folder
             text = f"{count_of(len(saved), 'file')} saved: {where}"
@@ -309,13 +311,13 @@ class Gallery(LiveView):
         self._run("copy", work)
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
-        if content["lane"] == "choose":
+        if content["task"] == "choose":
             self._chosen.enough()
         else:
-            self._stop(str(content["lane"]))
+            self._stop(str(content["task"]))
 
-    def _about(self, lane: str) -> Mapping[str, Any]:
-        return self._question if lane == "choose" else {}
+    def _about(self, task: str) -> Mapping[str, Any]:
+        return self._question if task == "choose" else {}
 
     def _send_selection(self, by: str) -> None:
         """Send the selection to all views except ``by``, which changed it."""

@@ -52,15 +52,15 @@ function busyLine(send) {
   const line = h("div", { class: "odps-x-busy", hidden: true }, text, bar, stop);
   const show = (message) => {
     line.hidden = false;
-    line.dataset.lane = message.lane;
+    line.dataset.task = message.task;
     text.textContent = message.text;
     stop.textContent = message.stop || "Cancel";
     if (message.share === null) bar.removeAttribute("value");
     else bar.value = message.share;
-    stop.onclick = () => send({ do: "cancel", lane: message.lane });
+    stop.onclick = () => send({ do: "cancel", task: message.task });
   };
-  const end = (lane) => {
-    if (line.dataset.lane === lane) line.hidden = true;
+  const end = (task) => {
+    if (line.dataset.task === task) line.hidden = true;
   };
   return { line, show, end };
 }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_DESCRIBED = 40
 """Maximum number of tables listed with rows, size and comment; longer lists show names only."""
 
-_LANES = 8
+_WORKERS = 8
 
 
 @parsed_as("odps tables")
@@ -51,7 +51,7 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]
         except OdpsNbError:  # dropped in the meantime, or no permission: show only the name
             return ("", "", "", "")
 
-    pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
+    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
     try:
         return list(pool.map(describe, names))
     finally:  # after an interrupt, do not wait for requests that hang

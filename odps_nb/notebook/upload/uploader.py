@@ -157,7 +157,7 @@ class Uploader(LiveView):
     """
 
     _script = Path(__file__).with_name("uploader.js")
-    _lane = "upload"
+    _task = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
         self._table, self._options = table, options
@@ -255,17 +255,17 @@ class Uploader(LiveView):
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:
-            self._stop(self._lane)  # the write reports whether it was cancelled in time
+            self._stop(self._task)  # the write reports whether it was cancelled in time
         elif self._picked is not None:
             error = CancelledError("the upload was cancelled; nothing was written")
-            self._tell_error(self._lane, error)
+            self._tell_error(self._task, error)
 
     # -- writing --------------------------------------------------------------------------------
 
     def _write_if_whole(self) -> None:
         if self._picked is not None and self._picked.is_whole:
             picked, self._writing = self._picked, True
-            self._run(self._lane, lambda token: self._write(picked, token))
+            self._run(self._task, lambda token: self._write(picked, token))
 
     def _write(self, picked: PickedFiles, token: CancelToken) -> None:
         listener = Told(self._send, token.cancel)
@@ -281,7 +281,7 @@ class Uploader(LiveView):
         self._forget()
         self._send({"kind": "done", "text": _said(receipt)})
 
-    def _tell_error(self, _lane: str, error: BaseException) -> None:
+    def _tell_error(self, _task: str, error: BaseException) -> None:
         if self.receipt is not None:
             return  # the rows are committed; only the report failed
         self.error = error
@@ -292,7 +292,7 @@ class Uploader(LiveView):
         state = "cancelled" if isinstance(error, CancelledError) else "failed"
         self._send({"kind": "problem", "state": state, "lines": lines})
 
-    def _tell_end(self, lane: str) -> None:
+    def _tell_end(self, task: str) -> None:
         pass  # the "done" or "problem" message reports it
 
     def _forget(self) -> None:

@@ -176,7 +176,7 @@ def test_a_page_that_is_asked_for_later_wins(live):
     for start in range(0, 2000, 100):
         explorer.receive({"do": "page", "start": start})
     browser.wait("page", start=1900)
-    browser.wait("idle", lane="page")
+    browser.wait("idle", task="page")
     assert [one["start"] for one, _ in browser.messages if one["kind"] == "page"][-1] == 1900
 
 
