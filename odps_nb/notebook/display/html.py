@@ -48,9 +48,6 @@ class Html(str):
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        return str(self)
-
 
 def escape(value: object) -> Html:
     """Escape ``str(value)`` for HTML, and make characters that hide or reorder text visible."""
@@ -99,38 +96,6 @@ def element(
 def join(parts: Iterable[object], separator: str = "") -> Html:
     """Join the parts, escaping those that are not `Html`."""
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
-
-
-def figure(
-    content: Html,
-    caption: Html,
-    *,
-    label: str,
-    width: int,
-    beside: bool = False,
-    fills: bool = False,
-) -> Html:
-    """Return ``content`` and ``caption`` as a figure that can receive the keyboard focus.
-
-    ``width`` is the width of ``content`` in CSS pixels. ``beside`` places the caption next to
-    ``content`` instead of below it. ``fills`` uses the full width of the column.
-    """
-    frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
-    if beside:
-        frame += ";display:flex;flex-wrap:wrap;align-items:center"
-        content = element("div", content, style=f"width:{width}px;max-width:100%")
-        text = "padding:8px 14px;flex:1;min-width:200px"
-    else:
-        wide = f"width:100%;max-width:{2 * width}px" if fills else f"width:{width}px;max-width:100%"
-        frame += f";{wide};box-sizing:border-box"
-        text = "padding:8px 10px"
-    return element(
-        "figure",
-        content,
-        element("figcaption", caption, style=text),
-        attributes={"tabindex": 0, "aria-label": label},
-        style=frame,
-    )
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:

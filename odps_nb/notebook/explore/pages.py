@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ PAGE_BYTES = CACHE_BYTES // 4
 LIMITS = (2000, 300, 80, 20, 0)
 
 MOST_MARKS = 512
-MARK_BYTES = 300
 
 REPLACED = "\ufffd replaces bytes that are not UTF-8"
 
@@ -43,7 +42,7 @@ class Page:
 
     start: int
     count: int
-    data: bytes
+    data: bytes = field(repr=False)
 
     @property
     def columns(self) -> list[list[Cell]]:
@@ -55,9 +54,6 @@ class Page:
     def note(self) -> str:
         """A remark that applies to the whole page, or ``""``."""
         return REPLACED if "\ufffd".encode() in self.data else ""
-
-    def __repr__(self) -> str:
-        return f"Page(rows {self.start}…{self.start + self.count}, <{len(self.data)} bytes>)"
 
 
 def drawn_page(start: int, batches: Sequence[pa.RecordBatch], columns: Sequence[Column]) -> Page:
@@ -184,11 +180,6 @@ class PageMarks:
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
 
-    @property
-    def nbytes(self) -> int:
-        """Approximate size of the marks in bytes."""
-        return len(self._marks) * MARK_BYTES
-
     def put(self, mark: Mark) -> None:
         """Store a mark, unless its page is skipped because there are too many marks."""
         if mark.start % self._step:
@@ -225,12 +216,6 @@ class StreamPager(_Pager):
         self._behind: tuple[RowPlace, int] = START, 0  # the last place received, and the rows since
         self._at = 0
         self.total = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the cache."""
-        waiting = sum(int(one.batch.nbytes) for one in self._rest)
-        return super().nbytes + self._marks.nbytes + waiting
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
         try:

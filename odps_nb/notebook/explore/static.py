@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
@@ -24,8 +24,8 @@ from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
-    from odps_nb.notebook.preview.peek import BlobLike
 
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
@@ -50,11 +50,8 @@ _BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;ba
 class Thumbnail:
     """A ``data:`` URL (empty if the blob is not a picture), and a line about the blob."""
 
-    src: str
+    src: str = field(repr=False)
     text: str
-
-    def __repr__(self) -> str:
-        return f"Thumbnail({self.text!r}, <{len(self.src)} characters>)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +300,7 @@ def _short(cell: object, *, is_blob: bool) -> str:
 # -- pictures ------------------------------------------------------------------------------------
 
 
-def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
+def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
     """Read a blob and draw a thumbnail, whose text shows the error if that fails."""
     try:
         made = tile(blob, size=size, budget=budget)

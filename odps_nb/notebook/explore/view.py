@@ -102,11 +102,6 @@ class RowView:
         """Bytes of cached rows; at most 1 MiB."""
         return self._pager.nbytes
 
-    @property
-    def renewals(self) -> int:
-        """Number of times an expired session was replaced by one with a newer snapshot."""
-        return self._pager.renewals
-
     def page(self, start: int, cancel: CancelToken | None = None) -> Page:
         """Return the page that contains row ``start``, or the last page if there is no such row."""
         token = cancel or CancelToken()
@@ -244,7 +239,7 @@ class RowView:
             notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
-        if self.renewals:
+        if self._pager.renewals:
             notes.append("the session expired; these rows are from a newer snapshot")
         return " · ".join(notes)
 

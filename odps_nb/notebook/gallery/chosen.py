@@ -20,13 +20,14 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError, ProtocolError, visible
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.kind import Format
-from odps_nb.notebook.preview.peek import BlobLike, glance
+from odps_nb.notebook.preview.peek import glance
 from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.tile import UNREAD, Tile
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.client.blob.response import BlobHead
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.progress import Progress
 
 #: Maximum concurrent requests, each for a few blobs.
@@ -173,7 +174,7 @@ class Chosen:
                 self._look(index, blob, choice)
                 yield index
 
-    def _look(self, index: int, blob: BlobLike, choice: GalleryChoice) -> None:
+    def _look(self, index: int, blob: StreamedBlob, choice: GalleryChoice) -> None:
         try:
             if choice.by_format:
                 self._formats[index], text = glance(blob)

@@ -39,11 +39,6 @@ class Tiles:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of cached messages."""
-        return self._bytes
-
     def learn(self, index: int, made: Tile) -> None:
         """Add a tile that was drawn elsewhere to the cache."""
         self._chosen.learn(index, made)

@@ -75,8 +75,6 @@ class Command:
     cell: Literal["never", "optional", "required"] = "never"
     takes_text: bool = False
     """Whether the text may be on the line, after the options, instead of in the cell."""
-    lines: tuple[list[str], ...] = ()
-    """Arguments for which a command that requires a cell may be on one line."""
 
     @property
     def summary(self) -> str:
@@ -211,15 +209,6 @@ def suggest(word: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""
-
-
-def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where: str) -> None:
-    """Raise a one-line ``UsageError`` for the first unknown name."""
-    names = list(known)
-    folded = {name.casefold() for name in names}
-    for name in given:
-        if name.casefold() not in folded:
-            raise UsageError(f"{where} has no {what} {name!r}{suggest(name, names)}")
 
 
 def parse_columns(text: str | None) -> list[str] | None:

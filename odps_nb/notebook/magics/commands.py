@@ -295,7 +295,7 @@ COMMANDS = {
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required", takes_text=True),
-        Command(name="spark", run=spark_sql.spark, cell="required", lines=(["stop"],)),
+        Command(name="spark", run=spark_sql.spark, cell="required"),
         Command(name="write", run=write),
         Command(name="explore", run=explore),
         Command(name="blobs", run=blobs, cell="optional"),

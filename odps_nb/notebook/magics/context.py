@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
+from odps_nb.errors import ConfigError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.live.twin import in_kernel
@@ -75,12 +75,6 @@ class Context:
         except OdpsNbError:
             return False
         return True
-
-    def suggest_table(self, error: NotFoundError, name: str) -> None:
-        """Add the most similar cached table name, if any, to the error's hint."""
-        if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
-            near = suggest(name, self.names("tables", "")).removeprefix("; ")
-            error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
     def names(self, kind: str, of: str) -> Sequence[str]:
         """Return names for completion (see `Lookup`), or no names if there is no connection."""

@@ -20,14 +20,13 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Integer
 
-from odps_nb.errors import CancelledError, NotFoundError, OdpsNbError
+from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import (
     completion,
     sidebar,  # noqa: F401  JupyterLab's sidebar calls it by name
 )
 from odps_nb.notebook.magics.arguments import (
-    Command,
     parse,
     refuse_keys,
     split_line,
@@ -136,32 +135,20 @@ class OdpsMagics(Magics):
         if "--help" in rest or "-h" in rest:
             self.context.show_text(command.help())
             return None
-        self._check_cell(command, rest, text, cell)
+        if cell is not None and command.cell == "never":
+            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
+        if text and (cell or "").strip():
+            raise UsageError("write the query on the line or in the cell, not in both")
         args = parse(command.run, rest)
         try:
             with self.context.inside((local_ns or {}) if cell is None else _caller_locals()):
                 found = command.run(self.context, args, text or cell)
                 return None if is_silent else found
-        except NotFoundError as error:
-            self.context.suggest_table(error, getattr(args, "table", ""))
-            raise
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
                 f"{what} was interrupted", hint="run the cell again to start over"
             ) from None
-
-    @staticmethod
-    def _check_cell(command: Command, rest: list[str], text: str, cell: str | None) -> None:
-        name = command.name
-        if cell is not None and command.cell == "never":
-            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
-        if text and (cell or "").strip():
-            raise UsageError("write the query on the line or in the cell, not in both")
-        if cell is not None or command.cell != "required" or text or rest[:1] in command.lines:
-            return
-        here = "write it on the line, or " if command.takes_text else ""
-        raise UsageError(f"%odps {name} needs a query: {here}write it below %%odps {name}")
 
     # -- installed by %load_ext and removed by %unload_ext ------------------------------------
 

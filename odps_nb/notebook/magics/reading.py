@@ -21,7 +21,6 @@ from odps_nb.notebook.magics.arguments import (
     TABLE,
     WHERE,
     argument,
-    check_names,
     parse_columns,
     parse_partitions,
     parse_size,
@@ -128,8 +127,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the first rows of a table."""
     context.check_output(args.output)
     table = context.connection.table(args.table)
-    columns = _columns(args, table)
-    partitions = parse_partitions(args.partition)
+    columns, partitions = parse_columns(args.columns), parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
     frame = table.head(rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args))
     return context.deliver(frame, into=args.output, note=shape_of(frame, args.table))
@@ -155,7 +153,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     partitions = parse_partitions(args.partition)
     table = context.connection.table(args.table)
     scan = table.read(
-        columns=_columns(args, table),
+        columns=parse_columns(args.columns),
         where=where,
         partitions=partitions,
         limit=args.limit or context.options().limit,
@@ -183,7 +181,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
-        raise UsageError("%%odps sql needs a query in the cell")
+        raise UsageError("%odps sql needs a query: write it on the line or below %%odps sql")
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
         return _cost(context.connection.sql_cost(query))
@@ -210,13 +208,6 @@ def _cost(cost: SqlCost) -> Listing:
     )
     caption = "sql: not run; estimated by the service, which bills bytes times complexity"
     return Listing(headers=("cost", ""), rows=facts, caption=caption)
-
-
-def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
-    columns = parse_columns(args.columns)
-    if columns is not None:
-        check_names(columns, table.schema.names, what="column", where=args.table)
-    return columns
 
 
 def _finish(

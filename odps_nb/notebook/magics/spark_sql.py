@@ -43,7 +43,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     text = bound(context, (cell or "").strip(), "spark", lambda: None)
     if not text:
-        raise UsageError("%%odps spark needs a query in the cell")
+        raise UsageError("%odps spark needs a query: write it below %%odps spark")
     options = context.options()
     is_preview = args.output is None and args.type is None
     limit = args.limit or (options.preview_rows if is_preview else options.limit)
@@ -68,7 +68,7 @@ def _stop(context: Context) -> None:
     """Stop the session in the variable ``spark``, and delete the variable."""
     known = context.variables.get("spark")
     if known is None or not callable(getattr(known, "stop", None)):
-        raise UsageError("the variable spark does not contain a Spark session")
+        raise UsageError("the variable spark contains no Spark session")
     known.stop()
     context.shell.user_ns.pop("spark", None)
     context.show_note("stopped the Spark session")

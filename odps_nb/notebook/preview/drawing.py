@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -39,14 +39,11 @@ _MADE: Final = {
 class Excerpt:
     """The first bytes of a blob."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     whole: bool  #: Whether these are all the bytes.
     size: int | None = None  #: Size of the whole blob, if known.
     verified: bool = False  #: Whether these are all the bytes and match their checksums.
     room: int = 0  #: Maximum original bytes to embed in the page.
-
-    def __repr__(self) -> str:
-        return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,7 @@ def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: st
     return Drawing(html=framed(element("em", words, style=MUTED), size), facts=facts, note=note)
 
 
-def reason_to_show(error: MissingDependencyError | UnshowableError) -> str:
+def reason_to_show(error: Exception) -> str:
     """Return the reason why a blob is not drawn, with the hint of the error."""
     return f"{error}: {error.hint}" if isinstance(error, MissingDependencyError) else str(error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Set
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
@@ -49,9 +49,9 @@ class Format:
 class Head:
     """The first bytes of a blob, from which kinds recognise its format."""
 
-    data: bytes  #: At most `HEAD` bytes.
+    data: bytes = field(repr=False)  #: At most `HEAD` bytes.
     whole: bool  #: Whether these are all the blob's bytes.
-    text: str = ""  #: The bytes decoded as text; empty if they are not text.
+    text: str = field(default="", repr=False)  #: The decoded bytes; empty if they are not text.
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
     brand: bytes = b""  #: The first known brand of an ISO base media file.
@@ -73,9 +73,6 @@ class Head:
             guessed=found is not None and found.guessed,
             brand=_brand(data, brands),
         )
-
-    def __repr__(self) -> str:
-        return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
 
 
 #: Draws an excerpt of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is the

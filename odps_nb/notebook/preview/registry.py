@@ -41,9 +41,6 @@ class Kinds:
         if len(self._by_name) < len(ordered) or len(self._brands) < len(brands):
             raise ValueError("two kinds have the same name or the same brand")
 
-    def __repr__(self) -> str:
-        return f"Kinds({', '.join(self._by_name)})"
-
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_name.values())
 

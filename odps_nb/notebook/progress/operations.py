@@ -49,19 +49,6 @@ def loaded_magics() -> OdpsMagics | None:
     return shell.magics_manager.registry.get("OdpsMagics")  # type: ignore[no-any-return]
 
 
-def current_options() -> Options:
-    """Return the current settings; the defaults if the magics are not loaded."""
-    magics = loaded_magics()
-    return Options() if magics is None else magics.options()
-
-
-def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-    """Add an operation to the magics' list, if the magics are loaded."""
-    magics = loaded_magics()
-    if magics is not None:
-        magics.operations.add(tracker, cancel=cancel)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """An operation with its number for ``%odps cancel``."""
@@ -124,7 +111,8 @@ class Flusher(ABC):
         delay: float = SHOW_AFTER,
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
-        options = options or current_options()
+        magics = loaded_magics()
+        options = options or (Options() if magics is None else magics.options())
         self._mode, self._interval = options.progress, 1 / min(max(options.refresh_hz, 0.1), MAX_HZ)
         self._delay, self._on_cancel = delay, on_cancel
         self._final: ProgressSnapshot | None = None
@@ -134,7 +122,8 @@ class Flusher(ABC):
 
     def start(self, tracker: ProgressTracker) -> None:
         """List the operation in ``%odps status``, and start drawing it."""
-        record(tracker, cancel=self._on_cancel)
+        if (magics := loaded_magics()) is not None:
+            magics.operations.add(tracker, cancel=self._on_cancel)
         if not self._is_shown():
             return
         context = contextvars.copy_context()  # ipykernel stores the current cell there

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,6 @@ class PickedFiles:
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
-        self._came = [0] * len(announced)
         self._pieces = self.wanted()
         self._next = next(self._pieces, None)
         total, free = sum(one.size for one in announced), shutil.disk_usage(self._folder.name).free
@@ -106,7 +105,7 @@ class PickedFiles:
     @property
     def is_whole(self) -> bool:
         """Whether all bytes of all files have arrived."""
-        return all(one.size == came for one, came in zip(self.announced, self._came, strict=True))
+        return self._next is None
 
     def wanted(self) -> Iterator[Wanted]:
         """Iterate over the chunks to request from the browser, in order."""
@@ -123,7 +122,6 @@ class PickedFiles:
             )
         with self._path(piece.file).open("ab", buffering=0) as file:
             file.write(data)
-        self._came[piece.file] += piece.size
         self._next = next(self._pieces, None)
 
     def check(self) -> tuple[int, int]:
@@ -227,9 +225,8 @@ class Uploader(LiveView):
         self._write_if_whole()
 
     def _ask(self) -> None:
-        if (next_one := next(self._pieces, None)) is not None:
-            wanted = {"file": next_one.file, "start": next_one.start, "size": next_one.size}
-            self._send({"kind": "want", **wanted})
+        if (wanted := next(self._pieces, None)) is not None:
+            self._send({"kind": "want", **asdict(wanted)})
 
     def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
         """Return the files that a message concerns; ``None`` if it is from an earlier upload."""

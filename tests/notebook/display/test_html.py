@@ -115,7 +115,3 @@ def test_join_escapes_what_is_not_markup():
 
 def test_a_data_url_carries_the_bytes():
     assert data_url("image/png", b"\x00\xff") == "data:image/png;base64,AP8="
-
-
-def test_the_notebook_shows_html_as_html():
-    assert escape("<b>")._repr_html_() == "&lt;b&gt;"

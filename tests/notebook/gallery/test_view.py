@@ -261,7 +261,7 @@ def test_what_is_kept_is_bounded(hundred, monkeypatch):
         gallery.receive({"do": "tiles", "indices": list(range(100))})
         browser.wait("idle", task="tiles")
         assert len(came(browser)) == 100
-        assert 0 < gallery._tiles.kept_bytes <= 20_000
+        assert 0 < gallery._tiles._bytes <= 20_000
     assert all(1 <= blob.opened <= 2 for blob in hundred)
 
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics.arguments import (
-    check_names,
     parse,
     parse_columns,
     parse_partition,
@@ -134,12 +133,6 @@ def test_lists_are_read():
         parse_partitions(["2024-01-01"])
     with pytest.raises(UsageError, match="write key=value"):
         parse_partition("latest")
-
-
-def test_an_unknown_name_suggests_a_known_one():
-    check_names(["ID"], ["id", "amount"], what="column", where="orders")
-    with pytest.raises(UsageError, match=r"orders has no column 'amout'; did you mean amount\?"):
-        check_names(["amout"], ["id", "amount"], what="column", where="orders")
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

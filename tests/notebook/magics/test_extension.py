@@ -190,8 +190,7 @@ def test_help_of_all(shell):
         ("%odps raed", "UsageError: %odps has no subcommand 'raed'; did you mean read?\n"),
         (
             "%odps sql",
-            "UsageError: %odps sql needs a query: write it on the line, or %%odps sql and the text "
-            "below\n",
+            "UsageError: %odps sql needs a query: write it on the line or below %%odps sql\n",
         ),
         (
             "%%odps tables\nx",
