@@ -20,7 +20,7 @@ from odps_nb.schema import Column
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
-"""Maximum bytes of one page; texts are truncated until the page fits."""
+"""Maximum bytes of one page; strings are truncated until the page fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
 MOST_MARKS = 512

@@ -1,7 +1,7 @@
 """The state of a gallery: which blobs are shown, in which order, and which are selected.
 
 The name, size and format of a blob are read together with its first bytes, by at most one small
-request. A search also reads the first bytes of texts, and caches some of them for the next search.
+request. A search also needs the first bytes of text blobs, and caches some for the next search.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GalleryChoice:
 
     ``kind`` is a preview kind or a media type (both as detected from the bytes), ``"not read"`` or
     `ALL`. ``search`` is a string to find, ignoring case, in names, in row labels and in the first
-    64 KiB of texts.
+    64 KiB of text blobs.
     """
 
     kind: str = ALL

@@ -40,8 +40,8 @@ def in_kernel() -> bool:
 def widget_class(script: Path, *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
-    Its state is the script, ``static_id`` (the name of the static view) and ``texts``, which
-    contain no user data. ``common.js`` and ``common.css`` are prepended to the two files.
+    Its state is the script, ``static_id`` (the name of the static view) and the strings named
+    ``texts``, without user data. ``common.js`` and ``common.css`` are prepended to the two files.
     """
     try:
         import anywidget
@@ -140,7 +140,7 @@ class LiveView:
             self._tell_error(self._task, error)
 
     def _texts(self) -> Mapping[str, str]:
-        """Return the texts of the widget's state, which contain no user data."""
+        """Return the strings of the widget's state by name, without user data."""
         return {}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:

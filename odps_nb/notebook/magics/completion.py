@@ -55,7 +55,7 @@ class Candidates:
 class Known:
     """The names that can be completed; the callables are called only when needed.
 
-    ``tables_of`` returns the table names of the connection that a variable holds.
+    ``tables_of`` returns the table names of the connection in a variable.
     """
 
     commands: Mapping[str, Command]
@@ -100,7 +100,7 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
 
 
 def _in_python(line: str, known: Known) -> Candidates | None:
-    """Complete ``odps.table("…`` if the variable ``odps`` holds a connection."""
+    """Complete ``odps.table("…`` if the variable ``odps`` contains a connection."""
     match = _TABLE_CALL.search(line)
     if match is None:
         return None

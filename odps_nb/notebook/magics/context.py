@@ -60,7 +60,7 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; ``origin`` holds the arguments of ``%odps connect``."""
+        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
@@ -91,7 +91,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of a variable's connection; ``None`` if it holds no connection."""
+        """Return the table names of the connection in a variable; ``None`` if there is none."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)

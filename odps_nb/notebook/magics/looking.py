@@ -29,9 +29,10 @@ _WORKERS = 8
 @parsed_as("odps tables")
 @argument("pattern", nargs="?", metavar="PATTERN", help="Only tables that match, e.g. ord*.")
 def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the project's tables, for up to 40 with rows, size, partition columns and comment.
+    """List the project's tables; up to 40 tables are described.
 
-    names = %odps tables returns a sequence of rows whose first item is the table name.
+    A description has the number of rows, size, partition columns and comment. names = %odps tables
+    returns a sequence of rows, whose first item is the table name.
     """
     names = [str(name) for name in context.connection.tables(args.pattern)]
     if len(names) > MAX_DESCRIBED:

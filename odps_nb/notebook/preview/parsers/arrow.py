@@ -1,4 +1,4 @@
-"""Arrow IPC: column names, types and first rows as texts.
+"""Arrow IPC: column names, types and first rows as strings.
 
 Compressed buffers state their decompressed length; a file that states more than 64 MiB in total is
 not decompressed. Offsets are validated before values are read.

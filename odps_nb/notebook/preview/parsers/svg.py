@@ -28,7 +28,7 @@ _GROUPS: Final = words(
     "radialGradient stop style"
 )
 _SILENT: Final = words("title desc metadata script view")
-# attributes that are not styles: texts, names, handlers (never run in a picture), geometry
+# attributes that are not styles: text, names, handlers (which never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
 # maximum ratio of the length of a curve to the sum of its numbers; long arcs reach it
 _BENT: Final = 8
