@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.notebook.display.html import Html, data_url, element, escape, figure, join, scroller
+from odps_nb.notebook.display.html import Html, data_url, element, escape, join, scroller
 from tests.support.previews import Seen
 
 VISIBLE = st.text(
@@ -94,13 +94,6 @@ def test_a_frame_without_the_strictest_sandbox_cannot_be_built(sandbox):
 def test_a_source_that_makes_a_request_cannot_be_built(source):
     with pytest.raises(ValueError, match="data:"):
         element("img", attributes={"src": source})
-
-
-def test_a_figure_is_reachable_by_keyboard_and_has_a_label():
-    seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"', width=240))
-    assert seen.tags == ["figure", "figcaption"]
-    assert seen.values("tabindex") == ["0"]
-    assert seen.values("aria-label") == ['a "label"']
 
 
 def test_a_scrolling_box_is_reachable_by_keyboard():
