@@ -127,7 +127,7 @@ def measure(connect: Callable[[], odps_nb.Connection], goal: float) -> None:
             told("scrolled anywhere: the first tile", ones)
             told(f"scrolled anywhere: all {IN_VIEW}", alls)
             told("scrolled back", [scrolled(gallery, browser, at)[1] for at in places])
-            kept = gallery._tiles.kept_bytes
+            kept = gallery._tiles._bytes
             print(" ", judged(f"kept: {kept:,} bytes", kept <= KEPT))
             gallery.close()
 

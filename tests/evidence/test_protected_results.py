@@ -72,7 +72,7 @@ def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) 
     result = analyst.sql(NUMBERS.format(11) + " order by n")
     shown = result._repr_mimebundle_()
     for text in shown.values():
-        assert "there may be more than 10,000 rows: the key cannot read more" in text
+        assert "first 10,000 rows; the access key has no permission for more" in text
     assert "1–20 of 10,000" in shown["text/html"]
     view = RowView(rows_of(result))
     assert view.page(9_900).columns[0][-1] == "9999"

@@ -1,7 +1,7 @@
 """Shows an odps_nb error in a cell as three lines instead of a traceback.
 
-IPython's custom exception hook turns the lines into an ordinary ``error`` output, so that every
-tool sees a failed cell, "run all" stops, and each front end escapes the text.
+The lines become an ordinary ``error`` output through IPython's custom exception hook. So every tool
+sees a failed cell, "Run All" stops, and each front end escapes the text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """Return three lines of printable text of bounded length: what failed, where, and what to do.
+    """Return three printable lines of bounded length: what failed, where, and what to do.
 
     `explain` has already escaped characters that move the cursor or hide text; other unprintable
     characters become spaces.
@@ -77,7 +77,7 @@ class FailureHook:
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
         if sys.version_info >= (3, 12):
             sys.last_exc = error
-        # Keep only a summary: the frames would keep all data read so far alive.
+        # Keep only a summary, because the frames would keep all data read so far in memory.
         self._last = traceback.TracebackException(kind, error, trace)
         if self._wants_traceback():
             shell.showtraceback((kind, error, trace), tb_offset=tb_offset)

@@ -19,7 +19,7 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
-#: Styles of a status card, whose edge colour shows the state, and of its small print.
+#: Styles of a status card and of its small print. The edge colour ``{}`` shows the state.
 STATUS: Final = (
     "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
     "padding:6px 12px;max-width:60em;line-height:1.5"
@@ -28,7 +28,7 @@ STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 # a mid-grey checkerboard behind transparent pictures, on which both black and white are visible
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 
-# Right-to-left marks to keep: the page isolates the text direction of each element.
+# Direction marks to keep, because the page isolates the text direction of each element.
 _MARKS = "\u061c\u200e\u200f"
 
 _VOID = frozenset({"br", "img"})
@@ -48,17 +48,17 @@ class Html(str):
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        return str(self)
-
 
 def escape(value: object) -> Html:
-    """Escape ``str(value)`` for HTML; characters that hide or reorder text are made visible."""
+    """Escape ``str(value)`` for HTML, and make characters that hide or reorder text visible."""
     return Html(html.escape(visible(value, keep=_MARKS), quote=True))
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    r"""Return a MIME bundle of HTML and text; MathJax, which links ``$\href…$``, ignores it."""
+    r"""Return a MIME bundle of HTML and text, with the HTML marked so that MathJax ignores it.
+
+    MathJax would turn ``$\href…$`` in user data into a link.
+    """
     return {
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
@@ -74,8 +74,8 @@ def element(
     """Return an element, escaping attribute values and all children that are not `Html`.
 
     Attributes that are ``None`` are omitted. ``style`` must be a constant, never built from data.
-    Raises ``ValueError`` for tags and attributes not listed above, such as scripts, style sheets,
-    links, event handlers, sources other than ``data:`` and frames without a sandbox.
+    Raises ``ValueError`` for tags and attributes not listed above (scripts, style sheets, links,
+    event handlers), for sources other than ``data:``, and for frames without a sandbox.
     """
     if tag not in _TAGS:
         raise ValueError(f"<{tag}> is not allowed")
@@ -84,7 +84,7 @@ def element(
     if unknown:
         raise ValueError(f"<{tag}> must not have {sorted(unknown)}")
     if tag == "iframe" and given.get("sandbox") != "":
-        raise ValueError('a frame needs sandbox="", the strictest one')
+        raise ValueError('a frame needs sandbox="", the strictest sandbox')
     if not all(str(given.get(name, "data:")).startswith("data:") for name in ("src", "poster")):
         raise ValueError("a source must be a data: URL")
     head = "".join(
@@ -96,38 +96,6 @@ def element(
 def join(parts: Iterable[object], separator: str = "") -> Html:
     """Join the parts, escaping those that are not `Html`."""
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
-
-
-def figure(
-    content: Html,
-    caption: Html,
-    *,
-    label: str,
-    width: int,
-    beside: bool = False,
-    fills: bool = False,
-) -> Html:
-    """Return ``content`` and ``caption`` as a figure that can receive the keyboard focus.
-
-    ``width`` is the width of ``content`` in CSS pixels. ``beside``: place the caption beside
-    ``content``, not below. ``fills``: use the column's full width.
-    """
-    frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
-    if beside:
-        frame += ";display:flex;flex-wrap:wrap;align-items:center"
-        content = element("div", content, style=f"width:{width}px;max-width:100%")
-        text = "padding:8px 14px;flex:1;min-width:200px"
-    else:
-        wide = f"width:100%;max-width:{2 * width}px" if fills else f"width:{width}px;max-width:100%"
-        frame += f";{wide};box-sizing:border-box"
-        text = "padding:8px 10px"
-    return element(
-        "figure",
-        content,
-        element("figcaption", caption, style=text),
-        attributes={"tabindex": 0, "aria-label": label},
-        style=frame,
-    )
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:

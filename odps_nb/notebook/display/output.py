@@ -34,10 +34,10 @@ def close_widget(widget: Any) -> None:
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function at each cell's end with its error or ``None``; return an unregister function.
+    """Call a function at the end of each cell, with the cell's error or ``None``.
 
-    The call runs in the cell's thread while the cell still counts as running, so that any output it
-    displays or replaces is saved with the cell.
+    Return a function that unregisters it. The call runs in the cell's thread while the cell still
+    counts as running, so any output that it displays or replaces is saved with the cell.
     """
     from IPython.core.getipython import get_ipython
 

@@ -23,7 +23,7 @@ _SHOWN_BYTES = 32
 
 
 class Cut(str):
-    """A truncated text."""
+    """A truncated string."""
 
     __slots__ = ()
 
@@ -45,7 +45,10 @@ def type_label(column: Column, timezone: str | None) -> str:
 
 
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
-    """Return each cell's text or ``None``; texts over ``limit``, except references, are `Cut`."""
+    """Return the cells as strings or ``None``.
+
+    Strings longer than ``limit``, except BLOB references, are `Cut`.
+    """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pt.is_dictionary(array.type):
@@ -66,7 +69,7 @@ def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) ->
 
 
 def nested_text(value: Any, column: Column, *, indent: int | None = None) -> str:
-    """Return a nested value as JSON; BLOBs in it are labelled, not shown."""
+    """Return a nested value as JSON, with ``<blob>`` in place of each BLOB."""
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
     return json.dumps(_plain(value), ensure_ascii=False, default=str, indent=indent)
@@ -89,7 +92,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: map pairs become an object, bytes become hexadecimal digits."""
+    """Convert a value for JSON: map pairs to an object, bytes to hexadecimal digits."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -119,7 +122,7 @@ def _cast(array: pa.Array) -> list[str | None]:
 
 
 def _same_fraction(texts: list[str | None]) -> list[str | None]:
-    """Give all times the same number of fractional digits: the fewest that lose nothing."""
+    """Shorten all times to the same number of fractional digits, without losing precision."""
     found = [_FRACTION.search(text) for text in texts if text is not None]
     needed = max((len(one[1].rstrip("0")) for one in found if one), default=0)
 

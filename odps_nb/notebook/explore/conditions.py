@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from contextlib import suppress
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
@@ -15,15 +15,13 @@ from odps_nb.schema import Column
 
 _WHOLE_BOUND = 2**63
 
-_T = TypeVar("_T")
-
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
     """Return the condition that selects the rows counted in a bar."""
     name = name_in_sql(column.name)
     if bar.low is None:
         if bar.value is None:
-            raise ArgumentError(f"values of {column.name!r} cannot be written in a condition")
+            raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
         text, values = f"{name} = :v", {"v": bar.value}
     elif isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
         text, values = f"{name} = :v", {"v": bar.low}
@@ -40,29 +38,22 @@ def null_condition(column: Column) -> str:
 
 
 def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition for rows that contain the text, or a number equal to it."""
+    """Return the condition for rows that contain the text, or a number or date equal to it."""
     pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
-    found = [
-        bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")
-        for column in columns
-        if kind_of(column) == "TEXT"
-    ]
-    number = _parsed(int, text)
-    if number is not None and abs(number) < _WHOLE_BOUND:
-        found += [
-            f"{name_in_sql(column.name)} = {number}"
-            for column in columns
-            if kind_of(column) == "INTEGER"
-        ]
-    day = _parsed(datetime.date.fromisoformat, text)
-    if day is not None:
-        found += [
-            bind(f"{name_in_sql(column.name)} = :d", {"d": day}, timezone="UTC")
-            for column in columns
-            if kind_of(column) == "DATE"
-        ]
+    wanted: dict[str, tuple[str, object]] = {"TEXT": ("like", f"%{pattern}%")}
+    with suppress(ValueError):
+        if abs(number := int(text)) < _WHOLE_BOUND:
+            wanted["INTEGER"] = "=", number
+    with suppress(ValueError):
+        wanted["DATE"] = "=", datetime.date.fromisoformat(text)
+    found = []
+    for column in columns:
+        if kind_of(column) in wanted:
+            sign, value = wanted[kind_of(column)]
+            condition = f"{name_in_sql(column.name)} {sign} :v"
+            found.append(bind(condition, {"v": value}, timezone="UTC"))
     if not found:
-        raise ArgumentError(f"no column can contain {text!r}")
+        raise ArgumentError(f"cannot search for {text!r}: no column has a type that can contain it")
     return " or ".join(found)
 
 
@@ -71,10 +62,3 @@ def all_of(conditions: Sequence[str]) -> str | None:
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " and ".join(f"({one})" for one in conditions)
-
-
-def _parsed(parse: Callable[[str], _T], text: str) -> _T | None:
-    try:
-        return parse(text)
-    except ValueError:
-        return None

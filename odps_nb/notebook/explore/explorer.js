@@ -17,7 +17,7 @@ function render({ model, el }) {
   let profile = null;
   let grid = null;
   let focus = { row: 0, column: 0 }; // row -2: names, -1: profiles, 0…: cells
-  let wanted = null; // where to set the focus when the page arrives
+  let wanted = null; // the cell to focus when the page arrives
   let back = null; // the element focused before the panel opened
   let waiting = [];
   let timer = 0;
@@ -93,7 +93,7 @@ function render({ model, el }) {
     const isThis = page.order === column;
     if (isThis && page.descending) send({ do: "sort", column: null });
     else send({ do: "sort", column, descending: isThis });
-    wait("sorting: a SQL job runs on the service");
+    wait("sorting with a SQL job on the service");
   }
 
   function find() {
@@ -112,7 +112,7 @@ function render({ model, el }) {
     problem.textContent = "";
     box.setAttribute("aria-busy", "true");
     clearTimeout(timer);
-    timer = setTimeout(() => busy.show({ lane: "page", text, share: null }), 300);
+    timer = setTimeout(() => busy.show({ task: "page", text, share: null }), 300);
   }
 
   async function copyCode() {
@@ -123,12 +123,12 @@ function render({ model, el }) {
 
   // -- showing --------------------------------------------------------------------------------
 
-  function endBusy(lane) {
-    if (lane === "page") {
+  function endBusy(task) {
+    if (task === "page") {
       clearTimeout(timer);
       box.removeAttribute("aria-busy");
     }
-    busy.end(lane);
+    busy.end(task);
   }
 
   function showTable(message) {
@@ -152,7 +152,7 @@ function render({ model, el }) {
         "aria-sort": order,
         tabindex: -1,
         class: column.number ? "odps-x-number" : null,
-        title: `${column.comment ? column.comment + "\n" : ""}sort: starts a SQL job`,
+        title: `${column.comment ? column.comment + "\n" : ""}sort (starts a SQL job)`,
         "data-row": -2,
         "data-column": n,
         onclick: () => sort(n),
@@ -431,7 +431,7 @@ function render({ model, el }) {
   function showCell(message) {
     const into = panel.querySelector("pre");
     if (panel.hidden || !into) return;
-    into.textContent = message.text + (message.cut ? "… (cut)" : "");
+    into.textContent = message.text + (message.cut ? "… (truncated)" : "");
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));
   }
 
@@ -513,7 +513,7 @@ function render({ model, el }) {
     else if (message.kind === "blobs") showBlobs(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "busy") busy.show(message);
-    else if (message.kind === "idle") endBusy(message.lane);
+    else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") problem.textContent = message.text;
   }
   model.on("msg:custom", receive);

@@ -1,7 +1,7 @@
 """`Explorer`: the widget that ``explore()`` returns; it displays a `RowView`.
 
 Pages, profiles and pictures are sent to the browser as messages; the saved notebook contains only
-the static view. Requests from the browser contain numbers and texts, never code.
+the static view. Requests from the browser contain numbers and strings, never code.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 MAX_SEARCH = 200
-_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of texts in a message
+_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
 def explore(
     source: RowForms, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
 ) -> Explorer:
-    """Return an explorer for the rows of a read or a SQL result; opens the session."""
+    """Open the session of a read or a SQL result, and return an explorer for its rows."""
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
 class Explorer(LiveView):
-    """A widget to page through, filter, sort and profile remote rows, shown in a notebook.
+    """A notebook widget that pages through, filters, sorts and profiles remote rows.
 
-    ``view`` gives access to pages, conditions and profile without the widget.
+    ``view`` gives access to the pages, the conditions and the profile without the widget.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _lane = "page"
+    _task = "page"
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
@@ -93,8 +93,8 @@ class Explorer(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # show it anew, perhaps in another cell
-        if self.view.all_rows is None:  # a filtered read, which may take long to find rows
+        self._is_displayed = False  # display it again, perhaps in another cell
+        if self.view.all_rows is None:  # a filtered read may take a long time to find rows
             self._show_page(*first_found(self.view))
         else:
             self._show_page(self.view.page(0))
@@ -129,12 +129,12 @@ class Explorer(LiveView):
         self._send(page_message(self.view, page), page.data)
 
     def _choose(self, choice: Choice) -> None:
-        self.view.stop()  # reads for the previous choice are obsolete
+        self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:
-                text = "sorting: a SQL job runs on the service"
-                self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
+                text = "sorting with a SQL job on the service"
+                self._send({"kind": "busy", "task": "page", "text": text, "share": None})
             self.view.choose(choice, token)
             self._send_page(0, token)
 
@@ -151,7 +151,7 @@ class Explorer(LiveView):
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
-            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"the search text is longer than {MAX_SEARCH} characters")
         self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
@@ -161,9 +161,9 @@ class Explorer(LiveView):
         self._choose(replace(self.view.choice, order=order, descending=descending))
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
-        lane = str(content["lane"])
-        self._stop(lane)
-        if lane == "profile":
+        task = str(content["task"])
+        self._stop(task)
+        if task == "profile":
             self.view.stop_profile()
         else:
             self.view.stop()
@@ -180,7 +180,7 @@ class Explorer(LiveView):
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            told = Told(self._send, self.view.stop_profile, lane="profile")
+            told = Told(self._send, self.view.stop_profile, task="profile")
             self.view.describe_all(told, token)
             self._send(profile_message(self.view))
 

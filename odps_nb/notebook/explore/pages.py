@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -20,11 +20,10 @@ from odps_nb.schema import Column
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
-"""Maximum bytes of one page; texts are truncated until the page fits."""
+"""Maximum bytes of one page; strings are truncated until the page fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
 MOST_MARKS = 512
-MARK_BYTES = 300
 
 REPLACED = "\ufffd replaces bytes that are not UTF-8"
 
@@ -36,11 +35,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: a list per column of texts, nulls, ``[truncated text]`` and BLOB references."""
+    """Rows as JSON: for each column a list of its cells.
+
+    A cell is a string, null, a BLOB reference, or a list with one truncated string.
+    """
 
     start: int
     count: int
-    data: bytes
+    data: bytes = field(repr=False)
 
     @property
     def columns(self) -> list[list[Cell]]:
@@ -52,9 +54,6 @@ class Page:
     def note(self) -> str:
         """A remark that applies to the whole page, or ``""``."""
         return REPLACED if "\ufffd".encode() in self.data else ""
-
-    def __repr__(self) -> str:
-        return f"Page(rows {self.start}…{self.start + self.count}, <{len(self.data)} bytes>)"
 
 
 def drawn_page(start: int, batches: Sequence[pa.RecordBatch], columns: Sequence[Column]) -> Page:
@@ -102,7 +101,7 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at this row, or the last page if ``start`` is too high."""
+        """Return the page that begins at row ``start``, or the last page if there is none."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
@@ -110,7 +109,7 @@ class _Pager(ABC):
 
     @abstractmethod
     def _found(self, start: int, cancel: CancelToken) -> Page:
-        """Read and cache the page at this row, or the last page if ``start`` is too high."""
+        """Read and cache the page that begins at row ``start``, or the last page."""
 
     def _keep(self, page: Page) -> Page:
         self._pages[page.start] = page
@@ -144,7 +143,7 @@ class RangePager(_Pager):
         super().__init__(rows, columns, size, CACHE_BYTES)
 
     @property
-    def total(self) -> int:  # type: ignore[override]  # may change after a renewal
+    def total(self) -> int:  # type: ignore[override]  # may change when the session is renewed
         """The number of rows."""
         return self._rows.row_count or 0
 
@@ -159,7 +158,7 @@ class RangePager(_Pager):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet put into a page; the first is ``since`` rows after ``place`` in the stream."""
+    """Rows not yet in a page; the first one is ``since`` rows after ``place`` in the stream."""
 
     place: RowPlace
     since: int
@@ -176,18 +175,13 @@ class Mark:
 
 
 class PageMarks:
-    """Marks of pages read. Beyond `MOST_MARKS`, only each 2nd, 4th, … page keeps its mark."""
+    """Marks of the pages read. Beyond `MOST_MARKS`, only every 2nd, 4th, … page keeps its mark."""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
 
-    @property
-    def nbytes(self) -> int:
-        """Approximate bytes of the marks."""
-        return len(self._marks) * MARK_BYTES
-
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless there are so many marks that its page is skipped."""
+        """Store a mark, unless its page is skipped because there are too many marks."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -198,20 +192,20 @@ class PageMarks:
             }
 
     def before(self, start: int) -> Mark:
-        """Return the last mark at or before a row; by default the mark of the first row."""
+        """Return the last mark at or before a row, or a mark of the first row if there is none."""
         found = max((one for one in self._marks if one <= start), default=None)
         return Mark() if found is None else self._marks[found]
 
     def clear(self) -> None:
-        """Remove all marks, because they belong to another snapshot."""
+        """Remove all marks, which are not valid for another snapshot."""
         self._marks.clear()
 
 
 class StreamPager(_Pager):
     """A pager that reads pages sequentially from a stream, as a filtered read requires.
 
-    The stream stays open between pages. A page that is no longer cached is read again from its
-    mark, or from an earlier one.
+    The stream stays open between pages. A page that is no longer cached is read again from its own
+    mark or from an earlier one.
     """
 
     def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:
@@ -222,12 +216,6 @@ class StreamPager(_Pager):
         self._behind: tuple[RowPlace, int] = START, 0  # the last place received, and the rows since
         self._at = 0
         self.total = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the cache."""
-        waiting = sum(int(one.batch.nbytes) for one in self._rest)
-        return super().nbytes + self._marks.nbytes + waiting
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
         try:

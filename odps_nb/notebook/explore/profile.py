@@ -1,7 +1,7 @@
 """Profiles columns: nulls, distinct values, minimum, maximum and histogram bars.
 
-`Profiler` adds batches in bounded memory. Without bounds from an earlier profile, the first batch
-must contain all rows, because the range of its values defines the bars.
+`Profiler` processes batches in bounded memory. Without bounds from an earlier profile, the first
+batch must contain all rows, because the range of its values defines the bars.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProfile:
-    """The profile of one column; its texts are user data."""
+    """The profile of one column; its strings contain user data."""
 
     rows: int
     nulls: int
@@ -70,7 +70,7 @@ class TableProfile:
 
 
 class Profiler:
-    """An accumulator of batches; `result` returns their columns' profiles."""
+    """Counts the rows of batches; `result` returns a profile of each column."""
 
     def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known = [None] * len(columns) if before is None else before.columns
@@ -191,7 +191,7 @@ class _Described:
 
 
 class _Bins:
-    """Counters of ranges; the first and the last also count values beyond them."""
+    """Counters of value ranges; the first and the last range include all values beyond them."""
 
     def __init__(self, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> None:
         places = scale.places(array)

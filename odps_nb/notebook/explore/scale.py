@@ -37,8 +37,9 @@ def _floats(array: pa.Array) -> np.ndarray:
 class Scale:
     """A numeric axis on which each value of a column has a position (a float).
 
-    ``at`` returns the value at a position, rounded to suit a bar width, and ``place`` a value's
-    position. ``exact`` converts a cell to a value for a condition; ``step`` rounds a bar width up.
+    ``at`` returns the value at a position, rounded to suit a bar width. ``place`` returns the
+    position of a value. ``exact`` converts a cell to a value for a condition, and ``step`` rounds a
+    bar width up.
     """
 
     at: Callable[[float, float], Any]
@@ -84,12 +85,12 @@ def _whole_step(step: float) -> float:
 
 
 def _time_step(step: float) -> float:
-    """Return the shortest usual clock or calendar interval of at least ``step``, in seconds."""
+    """Return the shortest common clock or calendar interval of at least ``step`` seconds."""
     return next((float(n) for n in _CLOCK if n >= step), _round_step(step / _YEAR) * _YEAR)
 
 
 def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
-    """Return a column's histogram axis; ``None`` if distances between values are undefined."""
+    """Return a column's histogram axis; ``None`` if its type has no axis (such as a string)."""
     kind = kind_of(column)
     if kind == "INTEGER":
         return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)

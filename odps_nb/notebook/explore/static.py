@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
@@ -24,14 +24,14 @@ from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
-    from odps_nb.notebook.preview.peek import BlobLike
 
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
-"""Maximum seconds to search for rows that match a condition, for display."""
+"""Maximum seconds to search for matching rows to show."""
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
@@ -50,11 +50,8 @@ _BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;ba
 class Thumbnail:
     """A ``data:`` URL (empty if the blob is not a picture), and a line about the blob."""
 
-    src: str
+    src: str = field(repr=False)
     text: str
-
-    def __repr__(self) -> str:
-        return f"Thumbnail({self.text!r}, <{len(self.src)} characters>)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +69,9 @@ def mimebundle(source: RowForms) -> dict[str, str]:
     """Return a MIME bundle that shows the first rows of a read or a SQL result, or an error."""
     try:
         if _is_running(source):
-            return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
+            return {"text/plain": f"{source!r}\nthe query is running; call .wait() to wait for it"}
         if not len(source.schema):
-            return {"text/plain": f"{source!r}\ndone: a statement without rows"}
+            return {"text/plain": f"{source!r}\ndone; the statement returns no rows"}
         return shown_bundle(_looked_up(source))
     except OdpsNbError as error:
         return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
@@ -91,7 +88,7 @@ def _is_running(source: RowForms) -> bool:
 
 def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
-    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # a fixed seed: repeatable output
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # makes the output repeatable
     if view.all_rows is None:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
@@ -107,9 +104,9 @@ def first_found(view: RowView) -> tuple[Page, str]:
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)
     if page.count >= ROWS:
-        return page, "there may be more: use explore()"
+        return page, "there may be more rows; use explore()"
     if time.monotonic() >= until:
-        return page, f"found in the first {SECONDS:.0f} s: explore() continues the search"
+        return page, f"found within {SECONDS:.0f} s; explore() continues the search"
     return page, ""
 
 
@@ -121,7 +118,7 @@ def shown_bundle(shown: Shown) -> dict[str, str]:
         rows //= 2
         html = _html(shown, rows)
     if len(html.encode()) > HTML_BYTES:
-        html = element("div", "too wide to show here: use explore()", style=MUTED)
+        html = element("div", "too wide to show here; use explore()", style=MUTED)
     return bundle(html, _text(shown))
 
 
@@ -303,8 +300,8 @@ def _short(cell: object, *, is_blob: bool) -> str:
 # -- pictures ------------------------------------------------------------------------------------
 
 
-def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw a thumbnail; an error becomes the thumbnail's text."""
+def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
+    """Read a blob and draw a thumbnail, whose text shows the error if that fails."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:
@@ -321,7 +318,10 @@ def thumbnails(
     most: int = 24,
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
-    """Return thumbnails by ``(row of the page, column)``. Default: the first BLOB cells."""
+    """Return thumbnails of ``cells`` by ``(row of the page, column)``.
+
+    By default, these are the first ``most`` BLOBs of the page.
+    """
     blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
     if not blobs:
         return {}
@@ -341,4 +341,4 @@ def thumbnails(
             for (row, column, _), blob in zip(run, blobs, strict=True):
                 yield (row, column), thumbnail(blob)
 
-    return dict(side_by_side(draw, wanted, cancel, lanes=SIDE_BY_SIDE))
+    return dict(side_by_side(draw, wanted, cancel, workers=SIDE_BY_SIDE))

@@ -33,7 +33,7 @@ PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 SAMPLE_RANGES = 64
 SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
-"""Maximum seconds to search for rows that match a condition, for the profile."""
+"""Maximum seconds to search for matching rows to profile."""
 SAMPLERS = 8
 MAX_CELL = 100_000
 
@@ -64,24 +64,24 @@ class RowView:
         seed: int | None = None,
     ) -> None:
         if not 1 <= page_rows <= MAX_PAGE_ROWS:
-            raise ArgumentError(f"rows is {page_rows}; a page has 1 to {MAX_PAGE_ROWS} rows")
+            raise ArgumentError(f"rows is {page_rows}; it must be between 1 and {MAX_PAGE_ROWS}")
         if sample < 0:
             raise ArgumentError(f"sample is {sample}; it must not be negative")
         self.all_columns = len(rows.columns)
         if not self.all_columns:
-            raise ArgumentError(f"{rows.title} is done and has no rows to show")
+            raise ArgumentError(f"{rows.title} returned no rows to show")
         wide = self.all_columns > MAX_COLUMNS
         self._rows = rows.narrowed(MAX_COLUMNS) if wide else rows
         self.columns: tuple[Column, ...] = self._rows.columns
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
         self.profile: TableProfile | None = None
-        self._clicked: dict[str, int] = {}  # condition → column of the clicked bar
+        self._clicked: dict[str, int] = {}  # column of the clicked bar, by condition
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # for displayed times and conditions
+        self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
         self._shown = self._rows
         self._pager = self._pager_of(self._rows, None)
 
@@ -102,13 +102,8 @@ class RowView:
         """Bytes of cached rows; at most 1 MiB."""
         return self._pager.nbytes
 
-    @property
-    def renewals(self) -> int:
-        """Number of times an expired session was replaced by one with a newer snapshot."""
-        return self._pager.renewals
-
     def page(self, start: int, cancel: CancelToken | None = None) -> Page:
-        """Return the page that contains row ``start``, or the last one if ``start`` is too high."""
+        """Return the page that contains row ``start``, or the last page if there is no such row."""
         token = cancel or CancelToken()
         start = max(0, start) // self.page_rows * self.page_rows
         with self._lock:
@@ -123,9 +118,9 @@ class RowView:
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the first unfiltered rows that arrive within ``seconds``."""
+        """Iterate over the first rows of the read that arrive within ``seconds``."""
         token, rows = cancel or CancelToken(), self._rows.twin()
-        timer = threading.Timer(seconds, rows.stop)  # matching rows may take long to find
+        timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
         timer.daemon = True
         timer.start()
         try:
@@ -142,7 +137,7 @@ class RowView:
             timer.cancel()
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
-        """Return a cell's text, and whether it is truncated; nested values span several lines."""
+        """Return a cell's text and whether it is truncated. Nested values span several lines."""
         token, of = cancel or CancelToken(), self.columns[column]
         if not isinstance(self._pager, RangePager):
             found = self._on_page(row, column, token)
@@ -184,7 +179,7 @@ class RowView:
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Select other rows; sorting them runs a SQL job."""
+        """Show other rows. Sorting them runs a SQL job."""
         where, token = self._where(choice), cancel or CancelToken()
         with self._lock:
             token.check()
@@ -204,17 +199,17 @@ class RowView:
             self._shown, self.choice = shown, choice
 
     def prepare(self) -> None:
-        """Load the condition parser in advance (takes most of a second, once)."""
+        """Load the condition parser in advance, because loading takes most of a second."""
         with suppress(ArgumentError):  # a read with a limit accepts no condition
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 denotes its nulls."""
+        """Return the choice with this bar as the column's only condition; -1 selects its nulls."""
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
         elif self.profile is None or bar >= len(self.profile.columns[column].bars):
-            raise ArgumentError("this bar no longer exists")
+            raise ArgumentError("the profile has changed; click a bar of the new profile")
         else:
             text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
         kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
@@ -241,11 +236,11 @@ class RowView:
         elif self.choice.order is not None:
             notes.append("sorted by a SQL job")
         elif self._rows.is_cut:
-            notes.append(f"there may be more than {self.all_rows:,} rows: the key cannot read more")
+            notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
-        if self.renewals:
-            notes.append("the session expired: this is a newer snapshot")
+        if self._pager.renewals:
+            notes.append("the session expired; these rows are from a newer snapshot")
         return " · ".join(notes)
 
     # -- profiles -------------------------------------------------------------------------------
@@ -262,7 +257,7 @@ class RowView:
             if size > SAMPLE_BYTES:
                 break
         if any(not batch.schema.equals(parts[0].schema) for batch in parts):
-            return self.describe(token)  # a page needed microseconds: now all show them
+            return self.describe(token)  # a range needed microseconds: read all ranges in them
         count = sum(batch.num_rows for batch in parts)
         if parts:
             profiler.add(pa.Table.from_batches(parts))
@@ -317,7 +312,7 @@ class RowView:
             rows.stop()
 
     def stop(self) -> None:
-        """Cancel the read of a page or an order; may be called from any thread."""
+        """Cancel the read of a page or a sort; may be called from any thread."""
         self._pager.stop()
         if (sorting := self._sorting) is not None:
             sorting.stop()

@@ -1,7 +1,7 @@
-"""A gallery's state, independent of the browser: shown blobs, their order, and the selection.
+"""The state of a gallery: which blobs are shown, in which order, and which are selected.
 
-A blob's name, size and format are read with its first bytes, in at most one small request. Texts
-are read for searching; some are cached for the next search.
+The name, size and format of a blob are read together with its first bytes, by at most one small
+request. A search also needs the first bytes of text blobs, and caches some for the next search.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError, ProtocolError, visible
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.kind import Format
-from odps_nb.notebook.preview.peek import BlobLike, glance
+from odps_nb.notebook.preview.peek import glance
 from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.tile import UNREAD, Tile
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.client.blob.response import BlobHead
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.progress import Progress
 
-#: Concurrent requests, each for a few blobs.
+#: Maximum concurrent requests, each for a few blobs.
 AT_A_TIME: Final = 6
 ALL: Final = "all kinds"
 MAX_SEARCH: Final = 200
-_KEPT: Final = 32 << 20  # maximum characters of cached texts
+_KEPT: Final = 32 << 20  # maximum total characters of the cached texts
 _UNREAD: Final = "not read"
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first progress report, and between reports
 Order = Literal["row", "name", "size"]
@@ -41,11 +42,11 @@ Order = Literal["row", "name", "size"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GalleryChoice:
-    """Which blobs to show, and in which order.
+    """The blobs to show, and their order.
 
-    ``kind`` is a preview kind, a media type (both as detected from the bytes), ``"not read"`` or
-    `ALL`. ``search`` is a text to find, ignoring case, in names, row labels and the first 64 KiB
-    of decoded texts.
+    ``kind`` is a preview kind or a media type (both as detected from the bytes), ``"not read"`` or
+    `ALL`. ``search`` is a string to find, ignoring case, in names, in row labels and in the first
+    64 KiB of text blobs.
     """
 
     kind: str = ALL
@@ -58,7 +59,7 @@ class GalleryChoice:
             hint = "use 'row', 'name' or 'size'"
             raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
         if len(self.search) > MAX_SEARCH:
-            raise ArgumentError(f"a search text has at most {MAX_SEARCH} characters")
+            raise ArgumentError(f"the search text is longer than {MAX_SEARCH} characters")
 
     @property
     def by_format(self) -> bool:
@@ -67,10 +68,10 @@ class GalleryChoice:
 
 
 class Chosen:
-    """A column's blobs: cached metadata, the shown blobs and the selected blobs.
+    """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
-    ``indices`` lists the shown blobs in order, ``selected`` the selected ones, shown or not;
-    ``note`` says how many blobs were examined, if not all.
+    ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, including
+    those not shown. ``note`` says how many blobs were examined, unless all were.
     """
 
     def __init__(self, column: BlobColumn) -> None:
@@ -97,11 +98,11 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Apply a choice; calls ``told`` at intervals with the counts of blobs read and to read."""
+        """Apply a choice; call ``told`` at intervals with the numbers of blobs read and to read."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
-        with closing(side_by_side(look, missing, token, lanes=AT_A_TIME)) as looked:
+        with closing(side_by_side(look, missing, token, workers=AT_A_TIME)) as looked:
             for number, _ in enumerate(looked, 1):
                 now = time.monotonic()
                 if now > after:
@@ -112,7 +113,7 @@ class Chosen:
         token.check()
         left = len(self.missing(choice)) if self._enough.is_set() else 0
         seen = len(self.column) - left
-        self.note = f"of the {seen:,} blobs examined" if left else ""
+        self.note = f"{seen:,} blobs examined" if left else ""
         self.indices = self.ordered(choice)
         self.choice = choice
 
@@ -124,13 +125,13 @@ class Chosen:
         token: CancelToken,
         progress: Progress = None,
     ) -> list[Path]:
-        """Save blobs into a folder, which is created if needed; return the file paths."""
+        """Save blobs to a folder, creating it if needed; return the file paths."""
         target = Path(folder).expanduser()
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"cannot make the folder {target}: {error.strerror}",
+                f"cannot create the folder {target}: {error.strerror}",
                 option="folder",
                 hint="choose another folder",
             ) from error
@@ -153,7 +154,8 @@ class Chosen:
         """Return the blobs that must be read to apply a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
-            sought, kept = choice.search.casefold(), dict(self._texts)  # copied: threads add to it
+            # a copy, because other threads add texts
+            sought, kept = choice.search.casefold(), dict(self._texts)
             self._found = (choice.search, {at: sought in text for at, text in kept.items()})
         return [
             index
@@ -172,12 +174,12 @@ class Chosen:
                 self._look(index, blob, choice)
                 yield index
 
-    def _look(self, index: int, blob: BlobLike, choice: GalleryChoice) -> None:
+    def _look(self, index: int, blob: StreamedBlob, choice: GalleryChoice) -> None:
         try:
             if choice.by_format:
                 self._formats[index], text = glance(blob)
                 self._read(index, text.casefold(), choice)
-            if index not in self._heads:  # these arrive with the bytes
+            if index not in self._heads:  # name and size arrive with the first bytes
                 name = " ".join(visible(blob.file_name or "").split())
                 self._heads[index] = (name or f"blob {index}", blob.size)
         except (ProtocolError, NotFoundError):
@@ -225,7 +227,7 @@ class Chosen:
         total = len(self.column)
         if len(self._formats) < total or not total:
             return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # copied: other threads add to it
+        known = list(self._formats.values())  # a copy, because other threads add formats
         read = [format for format in known if format is not UNREAD]
         items = [(ALL, f"{ALL} ({total:,})")]
         of_kind = Counter(format.kind for format in read)

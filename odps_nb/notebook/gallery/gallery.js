@@ -39,7 +39,7 @@ function render({ model, el }) {
   const toggle = (name, sign) =>
     h("button", { "data-view": name, "aria-label": `show as a ${name}`, title: name, onclick: () => setView(name) }, sign);
   const views = h("span", { class: "odps-g-views", role: "group", "aria-label": "view" }, toggle("grid", "▦"), toggle("list", "☰"));
-  const cost = "reads all blobs: one small request for each that is not known yet";
+  const cost = "sends one small request for each blob not read yet";
   const menu = h("select", { "aria-label": "kind", title: `kind detected from the bytes; ${cost}`, onchange: choose });
   const by = h(
     "select",
@@ -141,7 +141,7 @@ function render({ model, el }) {
     if (document.activeElement !== search) search.value = gallery.search;
   }
 
-  // A response to an older request leaves the controls unchanged, since a newer one will follow.
+  // A response to an older request leaves the controls unchanged, because a newer one will follow.
   function settled(message) {
     if (message.by === me && message.number !== questions) return;
     box.removeAttribute("aria-busy");
@@ -566,11 +566,11 @@ function render({ model, el }) {
     else if (message.kind === "said") said.textContent = ` · ${message.text}`;
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") {
-      busy.end(message.lane);
-      if (message.lane === "choose") settled(message);
+      busy.end(message.task);
+      if (message.task === "choose") settled(message);
     } else if (message.kind === "problem") {
       problem.textContent = message.text;
-      if (message.lane === "choose") settled(message);
+      if (message.task === "choose") settled(message);
     }
   }
   const sizes = new ResizeObserver(() => draw());

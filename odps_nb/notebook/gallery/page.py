@@ -24,13 +24,13 @@ View = Literal["grid", "list"]
 MAX_TILES: Final = 64
 #: Maximum bytes of markup in one output.
 OUTPUT_BUDGET: Final = 2 * 1024 * 1024
-# bytes reserved for each remaining tile, so that the last ones still get a head and a caption
+# bytes reserved for each remaining tile: enough for a hex dump and a caption
 _RESERVE: Final = 6 * 1024
 # bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
-# concurrent requests for the tiles of a page, each for a few tiles
-_LANES: Final = 3
+# maximum concurrent requests for the tiles of a page, each for a few tiles
+_WORKERS: Final = 3
 
 
 def checked_view(view: View) -> View:
@@ -128,10 +128,10 @@ def drawn_pages(
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[GalleryPage]:
-    """Yield the growing page of the blobs at ``indices`` repeatedly; the last one is complete.
+    """Yield the page of the blobs at ``indices`` repeatedly while it grows; the last is complete.
 
-    If the service stops responding, the remaining tiles report it without further requests. Near
-    the end of the budget, tiles shrink to a head and a caption. ``together`` blobs are read
+    If the service stops responding, the remaining tiles say so without further requests. Near the
+    end of the budget, tiles show only a hex dump and a caption. ``together`` blobs are read
     concurrently; their threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
@@ -171,7 +171,7 @@ def drawn_pages(
                 made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
             if (used := len(made.html.encode())) > left:
                 more = len(todo) - len(tiles)
-                note = f"{more:,} more do not fit into one output; show fewer at a time"
+                note = f"{more:,} more blobs do not fit into one output; show fewer at a time"
                 break
             left -= used
             tiles.append(made)
@@ -187,7 +187,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw several tiles concurrently; a service error takes the place of its tile."""
+    """Draw several tiles concurrently; return a service error in place of its tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)
@@ -205,4 +205,4 @@ def _group(
                     seen(index, made)
                 yield made
 
-    return list(side_by_side(draw, group, lanes=_LANES, ordered=True))
+    return list(side_by_side(draw, group, workers=_WORKERS, ordered=True))

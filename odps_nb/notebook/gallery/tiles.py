@@ -39,11 +39,6 @@ class Tiles:
         self._bytes = 0
         self._lock = threading.Lock()
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of cached messages."""
-        return self._bytes
-
     def learn(self, index: int, made: Tile) -> None:
         """Add a tile that was drawn elsewhere to the cache."""
         self._chosen.learn(index, made)
@@ -58,7 +53,7 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over tile messages; a failed blob's message contains the reason."""
+        """Iterate over the messages of tiles; the message of a failed blob contains the reason."""
         with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
@@ -70,7 +65,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return an enlarged blob's message, which is never cached."""
+        """Return the message of an enlarged blob, which is never cached."""
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:

@@ -75,7 +75,7 @@ class Gallery(LiveView):
     """
 
     _script = Path(__file__).with_name("gallery.js")
-    _lane = "choose"
+    _task = "choose"
     _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
     def __init__(
@@ -107,7 +107,7 @@ class Gallery(LiveView):
 
     @property
     def selection(self) -> Sequence[int]:
-        """The places of the selected blobs in the column, in ascending order."""
+        """The positions of the selected blobs in the column, in ascending order."""
         return sorted(self._chosen.selected)
 
     @property
@@ -122,12 +122,13 @@ class Gallery(LiveView):
     def search(self, text: str) -> None:
         """Show only blobs with this text in their name, row label or first 64 KiB of content.
 
-        Sends one small request per blob; texts beyond the cache (32 Mi characters) are read again.
+        Sends one small request per blob. Texts that do not fit into the cache (32 Mi characters)
+        are read again by the next search.
         """
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``name``, ``size`` or ``row`` order; sends one small request per blob, once."""
+        """Sort by ``row``, ``name`` or ``size``; the latter two send one request per blob, once."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -135,7 +136,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save the selected blobs into ``folder``, creating it if needed; see `BlobColumn.save`."""
+        """Save the selected blobs to ``folder``, creating it if needed; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
@@ -163,7 +164,7 @@ class Gallery(LiveView):
             self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         goal = _FIRST
         try:
             for page in self._pages():
@@ -201,12 +202,12 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs to the browser; ``fresh``: the request ``question`` changed them."""
+        """Send the shown blobs; ``fresh`` if the request ``question`` of a view changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
         if len(shown) < len(chosen.indices):
-            notes.append(f"only the first {MAX_SHOWN:,} can be shown")
+            notes.append(f"only the first {MAX_SHOWN:,} blobs can be shown")
         told = {
             "kind": "gallery",
             "fresh": fresh,
@@ -233,7 +234,9 @@ class Gallery(LiveView):
             if kept:
                 self._send({"kind": "tiles", "tiles": list(kept.values())})
             missing = [index for index in wanted if index not in kept]
-            with closing(side_by_side(self._tiles.read, missing, token, lanes=AT_A_TIME)) as drawn:
+            with closing(
+                side_by_side(self._tiles.read, missing, token, workers=AT_A_TIME)
+            ) as drawn:
                 for made in drawn:
                     self._send({"kind": "tiles", "tiles": [made]})
 
@@ -262,13 +265,13 @@ class Gallery(LiveView):
         )
         missing = len(self._chosen.missing(choice))
         if missing > ASK and not content.get("sure"):
-            text = f"this reads {missing:,} blobs, with one small request for each"
+            text = f"this sends {missing:,} small requests, one for each blob not read yet"
             self._send({"kind": "ask", "text": text})
             return
 
         def told(number: int, total: int) -> None:
             text = f"read {number:,} of {total:,} blobs"
-            busy = {"kind": "busy", "lane": "choose", "text": text, "share": number / total}
+            busy = {"kind": "busy", "task": "choose", "text": text, "share": number / total}
             self._send({**busy, "stop": "Enough"})
 
         def work(token: CancelToken) -> None:
@@ -289,7 +292,7 @@ class Gallery(LiveView):
         folder = str(content["folder"]).strip() or "blobs"
 
         def work(token: CancelToken) -> None:
-            told = Told(self._send, token.cancel, lane="save")
+            told = Told(self._send, token.cancel, task="save")
             saved = self._chosen.save(places, folder, token=token, progress=told)
             where = saved[0] if len(saved) == 1 else folder
             text = f"{count_of(len(saved), 'file')} saved: {where}"
@@ -308,20 +311,20 @@ class Gallery(LiveView):
         self._run("copy", work)
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
-        if content["lane"] == "choose":
+        if content["task"] == "choose":
             self._chosen.enough()
         else:
-            self._stop(str(content["lane"]))
+            self._stop(str(content["task"]))
 
-    def _about(self, lane: str) -> Mapping[str, Any]:
-        return self._question if lane == "choose" else {}
+    def _about(self, task: str) -> Mapping[str, Any]:
+        return self._question if task == "choose" else {}
 
     def _send_selection(self, by: str) -> None:
         """Send the selection to all views except ``by``, which changed it."""
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names, or else the selected blobs."""
+        """Return the blob that a message names; without one, the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 
@@ -333,5 +336,5 @@ class Gallery(LiveView):
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
-    """Return numbers as 32-bit integers in native byte order, like browsers."""
+    """Return numbers as 32-bit integers in native byte order, as browsers expect."""
     return array("i", numbers).tobytes()

@@ -3,7 +3,7 @@
 // resources are loaded.
 
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
-const NO_ANSWER = "no response yet: the kernel is busy, or was restarted (then run the cell again)";
+const NO_ANSWER = "no response yet: the kernel is busy, or it was restarted; after a restart, run the cell again";
 
 function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -16,8 +16,8 @@ function h(tag, props = {}, ...children) {
   return made;
 }
 
-// For `onfocusin`: disables the notebook's shortcuts, which match the focused element (`:focus`) or
-// its ancestors.
+// For `onfocusin`: disables the notebook's shortcuts while an element of a widget has the focus. The
+// shortcuts match the focused element (`:focus`) or its ancestors.
 const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
 
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
@@ -52,22 +52,22 @@ function busyLine(send) {
   const line = h("div", { class: "odps-x-busy", hidden: true }, text, bar, stop);
   const show = (message) => {
     line.hidden = false;
-    line.dataset.lane = message.lane;
+    line.dataset.task = message.task;
     text.textContent = message.text;
     stop.textContent = message.stop || "Cancel";
     if (message.share === null) bar.removeAttribute("value");
     else bar.value = message.share;
-    stop.onclick = () => send({ do: "cancel", lane: message.lane });
+    stop.onclick = () => send({ do: "cancel", task: message.task });
   };
-  const end = (lane) => {
-    if (line.dataset.lane === lane) line.hidden = true;
+  const end = (task) => {
+    if (line.dataset.task === task) line.hidden = true;
   };
   return { line, show, end };
 }
 
-// Sends "ready" until the kernel responds; without a response the view stays hidden. A kernel with
-// ipykernel 7.0 to 7.3 may leave a message unread until the next one (ipykernel issue 1554).
-// Returns a function that stops sending.
+// Sends "ready" until the kernel responds, and returns a function that stops sending. Without a
+// response, the view stays hidden. A kernel with ipykernel 7.0 to 7.3 may leave a message unread
+// until the next one arrives (ipykernel issue 1554).
 function sayUntilHeard(say) {
   let timer = 0;
   const again = (wait) => {

@@ -1,4 +1,4 @@
-"""Reads the first bytes of several blobs concurrently, in few requests."""
+"""Reads the first bytes of several blobs concurrently, in a few requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.parallel.fan_out import fan_out
 
-_RUN = 8  # maximum blobs in one request; the service sends them one after another
+_RUN = 8  # maximum blobs per request; the service sends them one after another
 
 _P = TypeVar("_P")
 _T = TypeVar("_T")
@@ -21,20 +21,23 @@ def side_by_side(
     places: Sequence[_P],
     token: CancelToken | None = None,
     *,
-    lanes: int,
+    workers: int,
     ordered: bool = False,
 ) -> Generator[_T, None, None]:
-    """Run ``work`` concurrently on batches of places and yield the results; closing cancels all."""
-    jobs = (partial(work, run) for run in _runs(places, lanes))
-    return fan_out(jobs, size=lambda _: 0, workers=lanes, ordered=ordered, cancel=token)
+    """Run ``work`` concurrently on batches of places, and yield its results.
+
+    Closing the generator cancels all work.
+    """
+    jobs = (partial(work, run) for run in _runs(places, workers))
+    return fan_out(jobs, size=lambda _: 0, workers=workers, ordered=ordered, cancel=token)
 
 
-def _runs(places: Sequence[_P], lanes: int) -> list[Sequence[_P]]:
-    """Divide places into batches for ``lanes`` workers, about one request each.
+def _runs(places: Sequence[_P], workers: int) -> list[Sequence[_P]]:
+    """Divide places into batches of about one request, at least one batch per worker.
 
     A batch has at least two places if possible, because a single blob takes two requests.
     """
     total = len(places)
-    number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))
+    number = min(max(workers, -(-total // _RUN)), max(1, total // 2))
     edges = [total * n // number for n in range(number + 1)]
     return [places[low:high] for low, high in pairwise(edges) if low < high]

@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-They are separate outputs: a combined one would show "model not found" when a trusted notebook is
-reopened without its kernel, and nothing in an export.
+They are separate outputs. A combined output would show "model not found" when a trusted notebook
+is reopened without its kernel, and would show nothing in an export.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def in_kernel() -> bool:
 
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
-    """Return the anywidget class for a script and the style sheet of the same name beside it.
+    """Return the anywidget class for a script and the style sheet of the same name.
 
-    Its state is the script, ``static_id`` (the name of the static view) and ``texts``, which
-    contain no user data. ``common.js`` and ``common.css`` are prepended to the two files.
+    Its state is the script, ``static_id`` (the name of the static view) and the strings named
+    ``texts``, without user data. ``common.js`` and ``common.css`` are prepended to the two files.
     """
     try:
         import anywidget
@@ -66,16 +66,16 @@ class LiveView:
     """A static view and its widget, whose requests are handled in threads.
 
     A subclass defines ``_script``, and a method ``_on_NAME(content, buffers)`` for each request
-    NAME of that script. Work runs in lanes: new work in a lane cancels the previous work in it.
+    NAME of that script. Work runs as named tasks: a new task cancels the previous one of its name.
     Data from the service is never widget state; it is sent to the browser as messages. A subclass
     calls this ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
-    _lane: ClassVar[str]
-    """The lane in which a malformed request is reported."""
+    _task: ClassVar[str]
+    """The task for which a malformed request is reported."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
-    """Text to show for cancelled work, by lane; other lanes show nothing."""
+    """Text to show for a cancelled task, by name; other tasks show nothing."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().hex  # display id of the static view
@@ -137,86 +137,86 @@ class LiveView:
             if act is not None:
                 act(content, buffers)
         except (OdpsNbError, *_MALFORMED) as error:
-            self._tell_error(self._lane, error)
+            self._tell_error(self._task, error)
 
     def _texts(self) -> Mapping[str, str]:
-        """Return the texts of the widget's state, which contain no user data."""
+        """Return the strings of the widget's state by name, without user data."""
         return {}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
         if self._widget is not None:
             self._widget.send(dict(message), list(buffers))
 
-    def _about(self, lane: str) -> Mapping[str, Any]:
-        """Return additional items for the message that reports the end of a lane's work."""
+    def _about(self, task: str) -> Mapping[str, Any]:
+        """Return additional items for the message that reports the end of a task."""
         return {}
 
-    def _tell_error(self, lane: str, error: BaseException) -> None:
-        """Report the error that ended a lane's work to the browser; called in the work's thread."""
+    def _tell_error(self, task: str, error: BaseException) -> None:
+        """Report the error that ended a task to the browser; called in the thread of the task."""
         text: str | None = str(error)
         if isinstance(error, CancelledError):
-            text = self._cancelled.get(lane)
+            text = self._cancelled.get(task)
         elif isinstance(error, OdpsNbError):
             text = " ".join(explain(error))
         if text is not None:
-            told = {"kind": "problem", "lane": lane, "text": visible(text)[:1000]}
-            self._send({**told, **self._about(lane)})
+            told = {"kind": "problem", "task": task, "text": visible(text)[:1000]}
+            self._send({**told, **self._about(task)})
 
-    def _tell_end(self, lane: str) -> None:
-        """Report the end of a lane's work to the browser."""
-        self._send({"kind": "idle", "lane": lane, **self._about(lane)})
+    def _tell_end(self, task: str) -> None:
+        """Report the end of a task to the browser."""
+        self._send({"kind": "idle", "task": task, **self._about(task)})
 
     # -- work in threads --------------------------------------------------------------------------
 
-    def _run(self, lane: str, work: Callable[[CancelToken], None]) -> None:
-        """Start work in a lane, and cancel the previous work in it."""
+    def _run(self, task: str, work: Callable[[CancelToken], None]) -> None:
+        """Start a task, and cancel the previous one of the same name."""
         token = CancelToken()
         with self._lock:
             if self._closed:
                 return
-            before, self._tokens[lane] = self._tokens.get(lane), token
+            before, self._tokens[task] = self._tokens.get(task), token
         if before is not None:
             before.cancel()
         context = contextvars.copy_context()  # ipykernel stores the current cell there
         thread = threading.Thread(
-            target=lambda: context.run(self._work, lane, work, token),
-            name=f"odps-nb-{lane}",
+            target=lambda: context.run(self._work, task, work, token),
+            name=f"odps-nb-{task}",
             daemon=True,
         )
         start_thread(thread)
 
-    def _stop(self, lane: str) -> None:
-        """Cancel the work in a lane."""
+    def _stop(self, task: str) -> None:
+        """Cancel a task."""
         with self._lock:
-            token = self._tokens.get(lane)
+            token = self._tokens.get(task)
         if token is not None:
             token.cancel()
 
-    def _work(self, lane: str, work: Callable[[CancelToken], None], token: CancelToken) -> None:
+    def _work(self, task: str, work: Callable[[CancelToken], None], token: CancelToken) -> None:
         error: BaseException | None = None
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # no caller in this thread: the view reports it
+        except Exception as found:  # noqa: BLE001  # the view reports it
             error = found
         with self._lock:
-            is_last = self._tokens.get(lane) is token and not self._closed
+            is_last = self._tokens.get(task) is token and not self._closed
             if is_last:
-                del self._tokens[lane]
+                del self._tokens[task]
         if is_last and error is not None:
-            self._tell_error(lane, error)
+            self._tell_error(task, error)
         if is_last:
-            self._tell_end(lane)
+            self._tell_end(task)
 
 
 class Told(Flusher):
-    """A progress listener that reports a lane's progress to the browser."""
+    """A progress listener that reports a task's progress to the browser."""
 
     def __init__(
-        self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], lane: str = ""
+        self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], task: str = ""
     ) -> None:
         super().__init__(delay=0.0, on_cancel=cancel)
-        self._send, self._lane = send, lane
+        self._send, self._task = send, task
 
     def _is_shown(self) -> bool:
         return True
@@ -225,8 +225,8 @@ class Told(Flusher):
         text = " · ".join([words.ending(snapshot), *words.figures(snapshot)])
         told = {
             "kind": "busy",
-            "lane": self._lane,
-            "text": f"{self._lane}: {text}" if self._lane else text,
+            "task": self._task,
+            "text": f"{self._task}: {text}" if self._task else text,
             "share": snapshot.fraction,
             "done": snapshot.items,
             "moving": next(([one.name, one.sent] for one in snapshot.moving), None),

@@ -1,4 +1,4 @@
-"""Declares subcommands and their arguments, and parses command lines, raising one-line errors."""
+"""Declares subcommands and their arguments, and parses command lines; errors have one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ argument: Callable[..., Callable[[_Function], _Function]] = magic_arguments.argu
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
-    """Return a decorator that applies several decorators, the last one first."""
+    """Return a decorator that applies several decorators, starting with the last one."""
 
     def decorate(function: _Function) -> _Function:
         for one in reversed(decorators):
@@ -75,8 +75,6 @@ class Command:
     cell: Literal["never", "optional", "required"] = "never"
     takes_text: bool = False
     """Whether the text may be on the line, after the options, instead of in the cell."""
-    lines: tuple[list[str], ...] = ()
-    """Arguments with which a command that otherwise requires a cell works on one line."""
 
     @property
     def summary(self) -> str:
@@ -104,7 +102,7 @@ class Command:
         return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
 
     def given(self, words: Sequence[str]) -> list[str]:
-        """Return the words that are neither options nor their values."""
+        """Return the words that are neither options nor option values."""
         found: list[str] = []
         skip = False
         for word in words:
@@ -174,7 +172,7 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     """Parse the words of one subcommand, or raise a one-line ``UsageError``.
 
-    Error messages never repeat unrecognised values in full, because one might be a key.
+    Error messages never repeat unrecognised values in full, because they might be keys.
     """
     refuse_keys(words)
     parser = parser_of(command)
@@ -187,11 +185,10 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
         known = [name for action in parser._actions for name in action.option_strings]
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
     if getattr(found, "where", None) is not None:
-        raise UsageError(f'unexpected argument {unknown!r}: quote the filter, -w "amount > 10"')
+        raise UsageError(f'unexpected argument {unknown!r}; quote the filter: -w "amount > 10"')
     if set("[](") & set("".join(words)):
         raise UsageError(
-            f"unexpected argument {unknown!r}: assign an expression to a variable first, and name "
-            "the variable"
+            f"unexpected argument {unknown!r}; to pass an expression, assign it to a variable first"
         )
     raise UsageError(f"unexpected argument {unknown!r}; see %{parser.prog}?")
 
@@ -201,26 +198,17 @@ def refuse_keys(words: Iterable[str]) -> None:
     for word in words:
         if _SECRET.match(word) or _USERINFO.match(word):
             raise UsageError(
-                "keys never go into a cell, since cells are saved: remove it, and set "
+                "cells are saved, so a cell must not contain keys: remove the key, and set "
                 "ODPS_ACCESS_ID and ODPS_ACCESS_KEY in the environment, or use a profile file or "
                 "a keyring"
             )
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean …?`` for a mistyped word, or an empty text."""
+    """Return ``; did you mean …?`` if a known word is similar, or an empty string."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
     return f"; did you mean {folded[near[0]]}?" if near else ""
-
-
-def check_names(given: Iterable[str], known: Iterable[str], *, what: str, where: str) -> None:
-    """Raise a one-line ``UsageError`` for the first unknown name."""
-    names = list(known)
-    folded = {name.casefold() for name in names}
-    for name in given:
-        if name.casefold() not in folded:
-            raise UsageError(f"{where} has no {what} {name!r}{suggest(name, names)}")
 
 
 def parse_columns(text: str | None) -> list[str] | None:
@@ -229,7 +217,7 @@ def parse_columns(text: str | None) -> list[str] | None:
         return None
     names = [name.strip().strip("`") for name in text.split(",")]
     if not all(names):
-        raise UsageError(f"-c {text}: write the columns as a,b,c without blanks")
+        raise UsageError(f"-c {text}: write the columns as a,b,c without spaces")
     return names
 
 
@@ -254,7 +242,7 @@ def parse_size(text: str) -> int:
     """Parse ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 512MB or 1GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 512MB or 1GiB")
     base = 1024 if match["binary"] else 1000
     return int(float(match["number"]) * base ** " kmgt".index(match["unit"].lower() or " "))
 

@@ -1,4 +1,4 @@
-"""All ``%odps`` subcommands, with those not defined in `reading`, `looking` or `spark_sql`."""
+"""Lists all ``%odps`` subcommands; defines those not in `reading`, `looking` or `spark_sql`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.owned = False  # the user's variable holds it, too
+        context.owned = False  # the user's variable also holds the connection
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -137,8 +137,8 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @WHERE
 @argument("--view", choices=("grid", "list"), default="grid", help="Layout: grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs of this detected media type, e.g. image/.")
-@argument("--render", action="store_true", help="Render HTML in a sandbox; without the widget.")
-@argument("--save", metavar="DIR", help="Save the files to this folder; never overwrite files.")
+@argument("--render", action="store_true", help="Draw HTML in a sandbox, as static output.")
+@argument("--save", metavar="DIR", help="Save the blobs to this folder, without overwriting files.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery.page import mimebundle
@@ -169,7 +169,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
-    """Return a filter on the media type detected in a blob's bytes; costs one request per blob."""
+    """Return a filter on the media type detected in a blob's bytes; sends one request per blob."""
     if mime is None:
         return None
     from odps_nb.notebook.preview.peek import glance
@@ -178,22 +178,22 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 
 
 @parsed_as("odps write")
-@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data, rows or a folder.")
 @TABLE
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write to.")
 @argument("--create", action="store_true", help="Create the table if it does not exist.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: the partition columns.")
 @argument("--index", action="store_true", help="Also write a pandas index as columns.")
-@argument("--pattern", metavar="GLOB", action="append", help="For a folder: only files like *.jpg.")
+@argument("--pattern", metavar="GLOB", action="append", help="For a folder: e.g. only *.jpg.")
 @argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
 @argument("--overwrite", action="store_true", help="Replace the table's or partition's contents.")
-@argument("--overwrite-partitions", action="store_true", help="Replace partitions that get rows.")
+@argument("--overwrite-partitions", action="store_true", help="Replace partitions that rows go to.")
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.
 
-    A folder is written as a table of its files, created if it does not exist, with the columns
-    path, name, size, mime_type, modified and content.
+    A folder becomes a table with one row per file and the columns path, name, size, mime_type,
+    modified and content. The table is created if it does not exist.
     """
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
@@ -222,14 +222,14 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder, or the value of the variable; a variable may also hold a folder's path."""
+    """Return the folder or the value of the variable; the variable may contain a folder's path."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None
     root = _ROOT.match(name)
     if root and root[0] != name and root[0] in context.variables:
         raise UsageError(
-            f"{name!r} is an expression: assign it to a variable, then write that variable"
+            f"{name!r} is an expression; assign it to a variable, then write that variable"
         )
     if not name.isidentifier():
         raise UsageError(f"there is no folder {name!r}")
@@ -260,7 +260,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
         raise UsageError(f"operation {args.number} has already ended")
     if operation.cancel is None:
         raise UsageError(
-            f"operation {args.number} runs in its cell: interrupt the kernel (press I, I)"
+            f"operation {args.number} runs in a cell; interrupt the kernel (press I twice)"
         )
     operation.cancel()
     context.show_note(f"cancelling operation {args.number}")
@@ -269,7 +269,7 @@ def cancel(context: Context, args: argparse.Namespace, cell: str | None) -> None
 @parsed_as("odps traceback")
 def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> None:
     """Show the full traceback of the last error raised by odps_nb."""
-    context.show_text(context.last_traceback() or "odps_nb has raised no error so far")
+    context.show_text(context.last_traceback() or "odps_nb has not raised an error yet")
 
 
 @parsed_as("odps doctor")
@@ -295,7 +295,7 @@ COMMANDS = {
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required", takes_text=True),
-        Command(name="spark", run=spark_sql.spark, cell="required", lines=(["stop"],)),
+        Command(name="spark", run=spark_sql.spark, cell="required"),
         Command(name="write", run=write),
         Command(name="explore", run=explore),
         Command(name="blobs", run=blobs, cell="optional"),

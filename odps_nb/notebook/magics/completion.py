@@ -55,7 +55,7 @@ class Candidates:
 class Known:
     """The names that can be completed; the callables are called only when needed.
 
-    ``tables_of`` returns the table names of the connection that a variable holds.
+    ``tables_of`` returns the table names of the connection in a variable.
     """
 
     commands: Mapping[str, Command]
@@ -100,7 +100,7 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
 
 
 def _in_python(line: str, known: Known) -> Candidates | None:
-    """Complete ``odps.table("…`` if the variable ``odps`` holds a connection."""
+    """Complete ``odps.table("…`` if the variable ``odps`` contains a connection."""
     match = _TABLE_CALL.search(line)
     if match is None:
         return None
@@ -228,7 +228,7 @@ class NameCache:
         with self._answered:
             self._ask(key)
             if self._patience and not self._closed and key not in self._waited:
-                self._waited.add(key)  # a slow service must not delay every Tab
+                self._waited.add(key)  # so that a slow service does not delay every Tab
                 self._answered.wait_for(lambda: key in self._answers, self._patience)
             return self._known.get(key, ())
 
@@ -238,7 +238,7 @@ class NameCache:
             self._ask(("tables", ""))
 
     def known(self, kind: str, of: str) -> tuple[str, ...] | None:
-        """Return names younger than ``ttl``, waiting if a fetch is running; otherwise ``None``."""
+        """Return names younger than ``ttl``, or ``None``; waits for a fetch that is running."""
         key = (kind, of)
         with self._answered:
             asked = self._asked.get(key)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.client.calls.progress import ProgressListener
-from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
+from odps_nb.errors import ConfigError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.live.twin import in_kernel
@@ -31,9 +31,9 @@ PATIENCE = 0.6
 class Context:
     """Connection, variables and output of the magics in one kernel.
 
-    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned``: whether to
-    close the connection when another replaces it. ``cache``: the names for completion and the
-    sidebar; ``None`` until there is a connection.
+    It owns the connection that ``%odps connect`` opened, and the name caches. ``owned`` says
+    whether to close the connection when another replaces it. ``cache`` contains the names for
+    completion and the sidebar, and is ``None`` until there is a connection.
     """
 
     def __init__(self, magics: OdpsMagics) -> None:
@@ -60,7 +60,7 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; ``origin`` holds the arguments of ``%odps connect``."""
+        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
@@ -76,14 +76,8 @@ class Context:
             return False
         return True
 
-    def suggest_table(self, error: NotFoundError, name: str) -> None:
-        """Add the most similar cached table name, if any, to the error's hint."""
-        if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
-            near = suggest(name, self.names("tables", "")).removeprefix("; ")
-            error.hint = " ".join(part for part in (near, error.hint) if part) or None
-
     def names(self, kind: str, of: str) -> Sequence[str]:
-        """Return names for completion (see `Lookup`); no names if there is no connection."""
+        """Return names for completion (see `Lookup`), or no names if there is no connection."""
         return () if self.cache is None else self.cache.look_up(kind, of)
 
     def show_page(self, instance_id: str) -> None:
@@ -97,7 +91,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of a variable's connection; ``None`` if it holds no connection."""
+        """Return the table names of the connection in a variable; ``None`` if there is none."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)
@@ -223,7 +217,7 @@ def _from_settings() -> Connection:
         raise ConfigError(
             "no connection yet",
             option="endpoint",
-            hint="try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
+            hint="run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT",
         ) from None
 
 

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 MAX_DESCRIBED = 40
 """Maximum number of tables listed with rows, size and comment; longer lists show names only."""
 
-_LANES = 8
+_WORKERS = 8
 
 
 @parsed_as("odps tables")
-@argument("pattern", nargs="?", metavar="PATTERN", help="Only names that match, e.g. ord*.")
+@argument("pattern", nargs="?", metavar="PATTERN", help="Only tables that match, e.g. ord*.")
 def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the project's tables; up to 40 with rows, size, partition columns and comment.
+    """List the project's tables; up to 40 tables are described.
 
-    names = %odps tables returns a sequence of rows whose first item is the table name.
+    A description has the number of rows, size, partition columns and comment. names = %odps tables
+    returns a sequence of rows, whose first item is the table name.
     """
     names = [str(name) for name in context.connection.tables(args.pattern)]
     if len(names) > MAX_DESCRIBED:
@@ -48,10 +49,10 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]
     def describe(name: str) -> tuple[str, ...]:
         try:
             return _facts(fetch_table(storage, connection.profile.table(name)))
-        except OdpsNbError:  # dropped meanwhile, or no permission: show the name only
+        except OdpsNbError:  # dropped in the meantime, or no permission: show only the name
             return ("", "", "", "")
 
-    pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
+    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
     try:
         return list(pool.map(describe, names))
     finally:  # after an interrupt, do not wait for requests that hang

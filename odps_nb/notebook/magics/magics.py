@@ -20,14 +20,13 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Integer
 
-from odps_nb.errors import CancelledError, NotFoundError, OdpsNbError
+from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import (
     completion,
     sidebar,  # noqa: F401  JupyterLab's sidebar calls it by name
 )
 from odps_nb.notebook.magics.arguments import (
-    Command,
     parse,
     refuse_keys,
     split_line,
@@ -87,7 +86,7 @@ class OdpsMagics(Magics):
     max_output_bytes = Integer(
         2 * 1024 * 1024, min=1024, help="Maximum bytes of previews in the output of one cell."
     ).tag(config=True)
-    preview_rows = Integer(10, min=1, help="Rows of %odps head without -n.").tag(config=True)
+    preview_rows = Integer(10, min=1, help="Rows that %odps head shows.").tag(config=True)
     traceback = Bool(default_value=False, help="Show full tracebacks of odps_nb errors.").tag(
         config=True
     )
@@ -136,33 +135,20 @@ class OdpsMagics(Magics):
         if "--help" in rest or "-h" in rest:
             self.context.show_text(command.help())
             return None
-        self._check_cell(command, rest, text, cell)
+        if cell is not None and command.cell == "never":
+            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
+        if text and (cell or "").strip():
+            raise UsageError("write the query on the line or in the cell, not in both")
         args = parse(command.run, rest)
         try:
             with self.context.inside((local_ns or {}) if cell is None else _caller_locals()):
                 found = command.run(self.context, args, text or cell)
                 return None if is_silent else found
-        except NotFoundError as error:
-            self.context.suggest_table(error, getattr(args, "table", ""))
-            raise
         except KeyboardInterrupt:
             what = f"{name} {getattr(args, 'table', '')}".rstrip()
             raise CancelledError(
                 f"{what} was interrupted", hint="run the cell again to start over"
             ) from None
-
-    @staticmethod
-    def _check_cell(command: Command, rest: list[str], text: str, cell: str | None) -> None:
-        name = command.name
-        if cell is not None and command.cell == "never":
-            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
-        if text and (cell or "").strip():
-            raise UsageError("write the query on the line or in the cell, not in both")
-        if cell is not None or command.cell != "required" or text or rest[:1] in command.lines:
-            return
-        here = "write it on the line, or" if command.takes_text else "write"
-        what = "query" if command.takes_text else "cell"
-        raise UsageError(f"%odps {name} needs a {what}: {here} %%odps {name} and the text below")
 
     # -- installed by %load_ext and removed by %unload_ext ------------------------------------
 
@@ -224,7 +210,7 @@ def _profiles() -> tuple[str, ...]:
     try:
         return profile_names(os.environ)
     except OdpsNbError:
-        return ()  # %odps connect reports a broken profile file; completion does not
+        return ()  # completion ignores a broken profile file; %odps connect reports it
 
 
 OdpsMagics.odps.__doc__ = _overview()
@@ -273,7 +259,7 @@ def _assigned(magic: str) -> str:
 
 
 def _caller_locals() -> Mapping[str, Any]:
-    """Return the local variables where a cell magic was called; IPython passes only the globals."""
+    """Return the local variables of a cell magic's caller; IPython passes only the globals."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
         frame = frame.f_back

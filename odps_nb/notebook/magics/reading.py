@@ -21,7 +21,6 @@ from odps_nb.notebook.magics.arguments import (
     TABLE,
     WHERE,
     argument,
-    check_names,
     parse_columns,
     parse_partitions,
     parse_size,
@@ -44,12 +43,12 @@ if TYPE_CHECKING:
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
 _TEXT = 32  # assumed bytes of a variable-width value, such as a string
 
-# Options for the dtypes of a DataFrame.
+# Options for the column types of a DataFrame.
 _DTYPES = together(
     argument(
         "--decimals",
         choices=get_args(Decimals),
-        help="DECIMAL columns: auto (default) uses float64 if it is exact; exact; float.",
+        help="Values of DECIMAL columns: exact, float, or auto (default): float if that is exact.",
     ),
     argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
 )
@@ -120,7 +119,7 @@ def _text(args: argparse.Namespace) -> dict[str, Any]:
 
 @parsed_as("odps head")
 @_PICKS
-@argument("-n", "--limit", metavar="N", type=positive, help="Rows. Default: preview_rows.")
+@argument("-n", "--limit", metavar="N", type=positive, help="Maximum rows. Default: preview_rows.")
 @argument("-o", "--output", metavar="VAR", help="Assign the rows to this variable.")
 @_DTYPES
 @_TEXTS
@@ -128,8 +127,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the first rows of a table."""
     context.check_output(args.output)
     table = context.connection.table(args.table)
-    columns = _columns(args, table)
-    partitions = parse_partitions(args.partition)
+    columns, partitions = parse_columns(args.columns), parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
     frame = table.head(rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args))
     return context.deliver(frame, into=args.output, note=shape_of(frame, args.table))
@@ -147,15 +145,15 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Read rows of a table; with %%odps read, the cell is the filter.
 
-    :name in a filter inserts the value of that Python variable, quoted safely. With --bg the result
-    is a handle with .result(), .done() and .cancel(), which -o assigns to the variable.
+    :name in a filter inserts the value of that Python variable, quoted safely. With --bg, the
+    result is a handle with .result(), .done() and .cancel(); -o assigns the handle to the variable.
     """
     context.check_output(args.output)
     where = filter_of(context, args.where, cell)
     partitions = parse_partitions(args.partition)
     table = context.connection.table(args.table)
     scan = table.read(
-        columns=_columns(args, table),
+        columns=parse_columns(args.columns),
         where=where,
         partitions=partitions,
         limit=args.limit or context.options().limit,
@@ -177,13 +175,13 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and read the result over the Storage API.
 
-    On one line, with the options first: %odps sql -o df select count(*) from orders
     :name inserts the value of that Python variable, quoted safely; {name} inserts the table or
-    column name that the variable holds.
+    column name in the variable. On one line, the options come first, as in
+    %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
-        raise UsageError("%%odps sql needs a query in the cell")
+        raise UsageError("%odps sql needs a query: write it on the line or below %%odps sql")
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
         return _cost(context.connection.sql_cost(query))
@@ -208,15 +206,8 @@ def _cost(cost: SqlCost) -> Listing:
         ("complexity", "unknown" if factor is None else f"{factor:g}"),
         ("user-defined functions", "unknown" if cost.udfs is None else str(cost.udfs)),
     )
-    caption = "sql: not run; this is the service's estimate (it bills bytes times complexity)"
+    caption = "sql: not run; estimated by the service, which bills bytes times complexity"
     return Listing(headers=("cost", ""), rows=facts, caption=caption)
-
-
-def _columns(args: argparse.Namespace, table: Any) -> list[str] | None:
-    columns = parse_columns(args.columns)
-    if columns is not None:
-        check_names(columns, table.schema.names, what="column", where=args.table)
-    return columns
 
 
 def _finish(
@@ -228,7 +219,7 @@ def _finish(
     *,
     done: str = "",
 ) -> Any:
-    """Convert a scan or SQL result to the requested type, now or in the background.
+    """Convert a scan or SQL result to the requested type, immediately or in the background.
 
     ``total`` returns the total row count; ``done`` is the note for a result without columns.
     """
@@ -236,8 +227,8 @@ def _finish(
     if kind != "pandas":
         refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
     if kind == "spark":
-        refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
-        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
+        refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
+        # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
@@ -292,13 +283,14 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
         return
     output.show(_plan(scan, args.table)._repr_mimebundle_())
     raise UsageError(
-        f"{args.table} is {word} {format_bytes(size)}: pass -n N for the first rows, -p or -w to "
-        "select rows, or --all; %config OdpsMagics.ask_above sets this limit"
+        f"{args.table} is {word} {format_bytes(size)}; the limit is {format_bytes(most)}: "
+        "pass -n N for the first rows, -p or -w to select rows, or --all; "
+        "%config OdpsMagics.ask_above sets the limit"
     )
 
 
 def bytes_of(session: ReadSession) -> tuple[int | None, str]:
-    """Return the chosen columns' size in bytes, and its precision: ``"about"`` or ``"roughly"``."""
+    """Return the size of the columns in bytes, and its precision: ``"about"`` or ``"roughly"``."""
     rows, whole = session.row_count, session.estimated_size
     if rows is None or not session.selects:  # the service estimates all columns
         return whole, "about"
@@ -311,7 +303,7 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
 def _plan(scan: Scan, name: str) -> Listing:
     """Return a read's plan; opens the read session, but reads no rows."""
     session = scan._opened()
-    rows = "unknown until read (filter)" if scan.row_count is None else f"{scan.row_count:,}"
+    rows = "unknown until read (filtered)" if scan.row_count is None else f"{scan.row_count:,}"
     size, word = bytes_of(session)
     facts = (
         ("rows", rows),
@@ -324,7 +316,7 @@ def _plan(scan: Scan, name: str) -> Listing:
 
 
 def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
-    """Return ``first 5 of 1,000 rows`` if a limit omitted rows or may have done so, else ``""``."""
+    """Return ``first 5 of 1,000 rows`` if a limit may have omitted rows, else ``""``."""
     rows = value.shape[0]
     if limit is None or rows < limit:
         return ""
@@ -341,7 +333,7 @@ def shape_of(value: Any, source: str, cut: str = "") -> str:
 
 
 def spark_session(context: Context) -> Any:
-    """Return the Spark session in the variable ``spark``, or start and assign one."""
+    """Return the Spark session in the variable ``spark``, or start a session and assign it."""
     known = context.variables.get("spark")
     if known is not None:
         return known

@@ -27,9 +27,10 @@ MAX_TEXT = 300
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
-    """Return the result of `children`, ``problem`` lines, or ``waiting`` if not yet connected.
+    """Return the result of `children`, or the lines of an error as ``problem``.
 
-    ``fresh``: request names from the service even if they are in the cache.
+    ``waiting`` is true if there is no connection yet. ``fresh`` requests the names from the service
+    even if they are cached.
     """
     from IPython.display import JSON
 
@@ -57,8 +58,8 @@ def children(
 ) -> dict[str, Any]:
     """List the projects, a project's schemas, a schema's tables or a table's columns.
 
-    The result has ``kind`` (``tables`` if a project has no schemas), ``items``, and for tables
-    ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
+    The result contains ``kind`` (``tables`` if a project has no schemas) and ``items``, and for
+    tables also ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
     """
     if kind == "projects":
         return _projects(connection)
@@ -137,5 +138,5 @@ def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, 
 
 
 def _is_refused(error: ServiceError) -> bool:
-    """Whether the service denies this list to the access key (and is not just busy or broken)."""
+    """Whether the access key must not read this list, as opposed to a busy or broken service."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 429

@@ -25,32 +25,32 @@ _TITLE = "spark query"
 @argument("-n", "--limit", metavar="N", type=positive, help="Maximum number of rows.")
 @argument("-o", "--output", metavar="VAR", help="Assign the result to this variable.")
 @argument("-t", "--type", choices=_TYPES, help="Type of the result. Default with -o: spark.")
-@argument("-q", "--quiet", action="store_true", help="Do not show what is read.")
-@argument("--dry-run", action="store_true", help="Only show what would be read of each table.")
+@argument("-q", "--quiet", action="store_true", help="Show neither progress nor a note.")
+@argument("--dry-run", action="store_true", help="Only show what would be read from each table.")
 def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as Spark SQL over ODPS tables.
 
-    Only the columns, partitions and rows that the query needs are read. With -o the result is a
-    Spark DataFrame, evaluated lazily; without -o and -t the first rows are shown. :name inserts the
-    value of that Python variable, quoted safely; {name} inserts the table or column name that the
-    variable holds. The Spark session is the variable spark, the active session, or a new one, which
-    is assigned to spark. %odps spark stop ends it.
+    Only the columns, partitions and rows that the query needs are read. With -o, the result is a
+    lazily evaluated Spark DataFrame; without -o and -t, the first rows are shown. :name inserts the
+    value of that Python variable, quoted safely; {name} inserts the table or column name in the
+    variable. The query runs in the Spark session in the variable spark, in the active session, or
+    in a new one, which is assigned to spark. %odps spark stop ends the session.
     """
     if args.action == "stop":
         if cell is not None:
-            raise UsageError("write %odps spark stop on a line of its own")
+            raise UsageError("%odps spark stop takes no cell: write it on one line")
         return _stop(context)
     context.check_output(args.output)
     text = bound(context, (cell or "").strip(), "spark", lambda: None)
     if not text:
-        raise UsageError("%%odps spark needs a query in the cell")
+        raise UsageError("%odps spark needs a query: write it below %%odps spark")
     options = context.options()
     is_preview = args.output is None and args.type is None
     limit = args.limit or (options.preview_rows if is_preview else options.limit)
     from odps_nb.spark import explain_sql
 
     connection = context.connection
-    # Planning does not need Spark, which is slow to start.
+    # A dry run does not need Spark, which is slow to start.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
     query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
@@ -68,15 +68,15 @@ def _stop(context: Context) -> None:
     """Stop the session in the variable ``spark``, and delete the variable."""
     known = context.variables.get("spark")
     if known is None or not callable(getattr(known, "stop", None)):
-        raise UsageError("there is no Spark session in the variable spark")
+        raise UsageError("the variable spark contains no Spark session")
     known.stop()
     context.shell.user_ns.pop("spark", None)
-    context.show_note("the Spark session is stopped")
+    context.show_note("stopped the Spark session")
 
 
 def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
-        # Each action of the DataFrame shows its own progress; quiet applies to all of them.
+        # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
         progress = False if quiet else None
         return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow
@@ -90,7 +90,7 @@ def _plan(query: SparkQuery) -> Listing:
         headers=("table", "what is read"),
         rows=query.summary(),
         caption="nothing read yet",
-        empty="the query uses no ODPS table",
+        empty="the query does not use an ODPS table",
     )
 
 

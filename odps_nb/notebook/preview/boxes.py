@@ -1,4 +1,4 @@
-"""Parses boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and locates their index."""
+"""Parses the boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and locates the index."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from odps_nb.notebook.preview.drawing import Excerpt
 
-#: Maximum boxes to skip in search of the index.
+#: Maximum boxes to search for the index.
 _BOXES: Final = 64
 
 

@@ -1,9 +1,9 @@
-"""The input and output of preview kinds, and HTML boxes shared by several kinds."""
+"""The input and output of preview kinds, and HTML boxes that several kinds use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -39,14 +39,11 @@ _MADE: Final = {
 class Excerpt:
     """The first bytes of a blob."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     whole: bool  #: Whether these are all the bytes.
     size: int | None = None  #: Size of the whole blob, if known.
     verified: bool = False  #: Whether these are all the bytes and match their checksums.
     room: int = 0  #: Maximum original bytes to embed in the page.
-
-    def __repr__(self) -> str:
-        return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ class Drawing:
     facts: tuple[str, ...] = ()  #: Items for the caption, such as ``480 × 360``.
     note: str = ""  #: One line below the caption.
     picture: str = ""  #: ``data:`` URL of the picture, for views that show it without the markup.
-    player: str = ""  #: ``data:`` URL of the sound or film, for the same views.
+    player: str = ""  #: ``data:`` URL of the audio or video, for the same views.
 
 
 def framed(content: str, size: Size) -> Html:
@@ -71,12 +68,12 @@ def framed(content: str, size: Size) -> Html:
 
 
 def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: str = "") -> Drawing:
-    """Draw a text for a blob without a picture."""
+    """Draw ``words`` in place of a picture."""
     return Drawing(html=framed(element("em", words, style=MUTED), size), facts=facts, note=note)
 
 
-def reason_to_show(error: MissingDependencyError | UnshowableError) -> str:
-    """Return the reason why something is not drawn, with the hint."""
+def reason_to_show(error: Exception) -> str:
+    """Return the reason why a blob is not drawn, with the hint of the error."""
     return f"{error}: {error.hint}" if isinstance(error, MissingDependencyError) else str(error)
 
 
@@ -98,7 +95,7 @@ def pictured(
     backdrop: bool = True,
 ) -> Drawing:
     """Draw the picture of a ``data:`` URL, centred in a box."""
-    # an SVG may not specify a size
+    # an SVG does not always state its size
     height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
     style = f"max-width:100%;{height}:{size.height}px"
     if backdrop and not source.startswith("data:image/jpeg"):
@@ -139,7 +136,7 @@ def card(title: str, rows: Iterable[str], size: Size) -> Html:
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
-    """Return the result of ``draw`` below a line with any ``words``, the first in bold."""
+    """Return the result of ``draw``, below a line of ``words`` if there are any."""
     if not words:
         return draw(size)
     line = element(
@@ -154,7 +151,7 @@ def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Ht
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:
-    """Return a table of texts, limited to the columns and cell widths that fit."""
+    """Return a table of strings, limited to the columns and cell widths that fit."""
     dots = ["…"] if len(head) > size.columns else []
     style = "padding:2px 8px;white-space:nowrap;text-align:left;background:none"
     style += f";border-bottom:{LINE}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Set
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
@@ -23,8 +23,8 @@ MIB: Final = 1024 * 1024
 UNKNOWN: Final = "application/octet-stream"
 
 # Values of `Kind.precedence`: kinds with lower values are tried first.
-FIRST: Final = 0  #: tried before texts: formats that may look like text (PDF)
-TEXTS: Final = 100  #: up to `BINARIES`: tried only for bytes that are text
+FIRST: Final = 0  #: tried before the text kinds; for formats that may look like text (PDF)
+TEXTS: Final = 100  #: from here to `BINARIES`: tried only for bytes that are text
 BINARIES: Final = 200  #: tried only for bytes that are not text
 LAST: Final = 300  #: the fallback
 
@@ -33,7 +33,7 @@ LAST: Final = 300  #: the fallback
 class Format:
     """A file format: its names, and the bytes that identify it."""
 
-    mime: str  #: Media type; ``data:`` URLs use only such constants.
+    mime: str  #: Media type; ``data:`` URLs use only these constants.
     label: str  #: Display name: ``PNG``, ``CSV``, ….
     _: KW_ONLY
     aliases: tuple[str, ...] = ()  #: Other media types used for the format.
@@ -49,9 +49,9 @@ class Format:
 class Head:
     """The first bytes of a blob, from which kinds recognise its format."""
 
-    data: bytes  #: At most `HEAD` bytes.
+    data: bytes = field(repr=False)  #: At most `HEAD` bytes.
     whole: bool  #: Whether these are all the blob's bytes.
-    text: str = ""  #: The bytes decoded as text; empty if they are not text.
+    text: str = field(default="", repr=False)  #: The decoded bytes; empty if they are not text.
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
     brand: bytes = b""  #: The first known brand of an ISO base media file.
@@ -74,9 +74,6 @@ class Head:
             brand=_brand(data, brands),
         )
 
-    def __repr__(self) -> str:
-        return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
-
 
 #: Draws an excerpt of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is the
 #: displayed name of the blob. After an `UnshowableError`, the tile shows the reason and a hex dump.
@@ -93,7 +90,7 @@ class Kind:
     draw_rendered: Draw | None = None  #: Used instead of ``draw`` if ``render=True``.
     fallback: Draw | None = None  #: Used if ``draw`` fails, instead of a hex dump.
     #: Returns one of the formats; called if no ``starts`` or ``brands`` match. It may only inspect
-    #: bytes and text: libraries must run in the parser process.
+    #: bytes and text, because libraries must run in the parser process.
     recognise: Callable[[Head], Format | None] | None = None
     #: Lower values are tried first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, plus a small offset.
     precedence: int = BINARIES
@@ -101,8 +98,8 @@ class Kind:
     head: int = HEAD  #: Number of bytes to read of a larger blob.
     alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
     whole: bool = False  #: Whether drawing requires all bytes.
-    #: Whether the original bytes are embedded in the page if they fit; then at least as many bytes
-    #: as fit are read.
+    #: Whether to embed the original bytes in the page if they fit. If so, at least as many bytes as
+    #: fit are read.
     embedded: bool = False
 
     @property

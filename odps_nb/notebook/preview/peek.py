@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.parsing.encodings import decode
 
-
-class BlobFileLike(Protocol):
-    """An open blob; ``read`` raises if bytes do not match their checksums."""
-
-    @property
-    def verified(self) -> bool:
-        """Whether all bytes arrived and matched their checksums."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` only at the end."""
-
-    def close(self) -> None:
-        """Close the HTTP response."""
+if TYPE_CHECKING:
+    from odps_nb.access.blob import Blob
+    from odps_nb.client.blob.file import PieceFile
+    from odps_nb.client.blob.streamed import StreamedBlob
 
 
-class BlobLike(Protocol):
-    """The blob interface that previews use; `odps_nb.access.blob.Blob` implements it."""
-
-    @property
-    def size(self) -> int | None:
-        """Size in bytes, or ``None`` if unknown; may cost a request."""
-
-    @property
-    def mime_type(self) -> str | None:
-        """Media type that the uploader declared; may cost a request."""
-
-    @property
-    def file_name(self) -> str | None:
-        """File name that the uploader declared; may cost a request."""
-
-    def open(self) -> BlobFileLike:
-        """Return the blob as a file; the caller closes it."""
-
-
-def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
+def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
     Opens and closes the blob once; reads its head, and the rest only if the kind needs the whole
@@ -76,7 +48,7 @@ def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Ex
         )
 
 
-def glance(blob: BlobLike) -> tuple[Format, str]:
+def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
     """Return the format of a blob and, if it is text, its beginning; reads only its head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
@@ -84,15 +56,15 @@ def glance(blob: BlobLike) -> tuple[Format, str]:
     return format, text
 
 
-def _look(blob: BlobLike, file: BlobFileLike) -> tuple[Format, bytes, int | None]:
+def _look(blob: Blob | StreamedBlob, file: PieceFile) -> tuple[Format, bytes, int | None]:
     """Return the format, the head plus one byte, and the size if known."""
     head = _read_up_to(file, HEAD + 1)
     size = len(head) if len(head) <= HEAD else blob.size
     return sniff(head[:HEAD], size), head, size
 
 
-def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:
-    """Extend ``head`` from the file to ``count`` bytes; returns a longer ``head`` unchanged."""
+def _read_up_to(file: PieceFile, count: int, head: bytes = b"") -> bytes:
+    """Extend ``head`` to ``count`` bytes from the file; return a longer ``head`` unchanged."""
     parts = [head]
     count -= len(head)
     while count > 0:

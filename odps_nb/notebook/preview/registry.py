@@ -41,9 +41,6 @@ class Kinds:
         if len(self._by_name) < len(ordered) or len(self._brands) < len(brands):
             raise ValueError("two kinds have the same name or the same brand")
 
-    def __repr__(self) -> str:
-        return f"Kinds({', '.join(self._by_name)})"
-
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_name.values())
 
@@ -121,11 +118,15 @@ _HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", 
 def differs(declared: str | None, format: Format) -> bool:
     """Whether the declared media type contradicts the detected format and could mislead.
 
-    It does if the declared format has identifying bytes that are missing (``image/png`` for HTML),
-    if it declares text for bytes that are not text, if it hides a page that browsers execute, or if
-    it is unknown here and of another family (``image/…``) than the detected format. Parameters
-    (``; charset=…``), case, aliases and generic labels do not contradict it, nor do other text
-    types or the format's container (``.docx`` and ZIP).
+    A declared type contradicts the detected format if it
+
+    - requires identifying bytes that are missing (``image/png`` for HTML),
+    - declares text for bytes that are not text,
+    - hides a page that browsers execute, or
+    - is unknown here and belongs to another family (``image/…``).
+
+    Parameters (``; charset=…``), case, aliases, generic labels, other text types and the container
+    of the format (ZIP for ``.docx``) never contradict it.
     """
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:

@@ -12,7 +12,7 @@ ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: GUID in its header if one of its streams is video (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
-_LONGEST: Final = 400  # maximum characters per text in a parser's result
+_LONGEST: Final = 400  # maximum characters of each string in a parser's result
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
@@ -46,7 +46,7 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 
 
 def words(text: str) -> frozenset[str]:
-    """Split a text into a set of words."""
+    """Split a string into a set of words."""
     return frozenset(text.split())
 
 
@@ -69,10 +69,10 @@ def answer(
     rows: Iterable[Iterable[object]] = (),
     lines: Iterable[object] = (),
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a parser's result for `parsing.draw_parsed`; truncates long texts.
+    """Return a parser's result for `parsing.draw_parsed`; truncate long strings.
 
-    The picture is drawn if present, else the table of ``head`` and ``rows``, else ``lines``; table
-    and lines are drawn below the ``heading`` texts.
+    The picture is drawn if there is one, else the table of ``head`` and ``rows``, else ``lines``.
+    A table or lines are drawn below the ``heading``.
     """
     texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
     found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}

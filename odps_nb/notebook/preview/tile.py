@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odps_nb.errors import (
     ConfigError,
@@ -20,19 +20,11 @@ from odps_nb.errors import (
     ProtocolError,
     visible,
 )
-from odps_nb.notebook.display.html import (
-    MUTED,
-    SMALL,
-    Html,
-    bundle,
-    element,
-    figure,
-    join,
-)
+from odps_nb.notebook.display.html import LINE, MUTED, SMALL, Html, bundle, element, join
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show
 from odps_nb.notebook.preview.kind import UNKNOWN, Format
 from odps_nb.notebook.preview.kinds import binary
-from odps_nb.notebook.preview.peek import BlobLike, peek
+from odps_nb.notebook.preview.peek import peek
 from odps_nb.notebook.preview.registry import differs, kinds
 from odps_nb.notebook.preview.shared import GRID, SINGLE, Size
 from odps_nb.parsing.client import ParserStoppedError
@@ -40,9 +32,12 @@ from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes, shorten
 
-#: Maximum characters of markup in one tile.
+if TYPE_CHECKING:
+    from odps_nb.client.blob.streamed import StreamedBlob
+
 _log = logging.getLogger("odps_nb")
 
+#: Maximum characters of markup in one tile.
 TILE_BUDGET: Final = 512 * 1024
 #: Format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
@@ -91,14 +86,24 @@ class Tile:
 
     @cached_property
     def html(self) -> Html:
-        """The tile: the drawing with its caption."""
-        return figure(
-            self.drawing.html,
-            join(self._caption()),
-            label=f"{shorten(self.name, 120)}, {self.words}",
-            width=self.space.width,
-            beside=self.space.layout == "row",
-            fills=self.space.layout == "tile",
+        """The tile: the drawing with its caption, which can receive the keyboard focus."""
+        drawn, width = self.drawing.html, self.space.width
+        frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
+        if self.space.layout == "row":
+            frame += ";display:flex;flex-wrap:wrap;align-items:center"
+            drawn = element("div", drawn, style=f"width:{width}px;max-width:100%")
+            text = "padding:8px 14px;flex:1;min-width:200px"
+        else:
+            fixed = f"width:{width}px;max-width:100%"
+            fluid = f"width:100%;max-width:{2 * width}px"
+            frame += f";{fluid if self.space.layout == 'tile' else fixed};box-sizing:border-box"
+            text = "padding:8px 10px"
+        return element(
+            "figure",
+            drawn,
+            element("figcaption", join(self._caption()), style=text),
+            attributes={"tabindex": 0, "aria-label": f"{shorten(self.name, 120)}, {self.words}"},
+            style=frame,
         )
 
     def _caption(self) -> Iterator[Html]:
@@ -137,12 +142,11 @@ def _badge(words: str, colour: str, title: str | None) -> Html:
 
 
 def tile(
-    blob: BlobLike,
+    blob: StreamedBlob,
     *,
     size: Size = GRID,
     fallback_name: str = "blob",
     row: str = "",
-    keep: str = "its save(path)",
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
@@ -156,8 +160,6 @@ def tile(
         Name to show if the uploader declared none.
     row
         Label of the blob's row.
-    keep
-        Expression that saves the blob; shown if only its head was read.
     render
         Draw HTML in a sandbox instead of as source.
     budget
@@ -172,8 +174,8 @@ def tile(
         reason = f"{type(error).__name__}: {error}"
         return unread_tile(reason, size=size, name=fallback_name, row=row)
     name = " ".join(visible(stated or "").split()) or fallback_name
-    drawing = _draw(excerpt, format, size, name=name, render=render, keep=keep)
-    notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt, keep)]
+    drawing = _draw(excerpt, format, size, name=name, render=render)
+    notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt)]
     made = Tile(
         name=name,
         format=format,
@@ -188,10 +190,10 @@ def tile(
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    return replace(made, drawing=small, notes=(f"too large to show: save it with {keep}",))
+    return replace(made, drawing=small, notes=("too large to show; save it with save(path)",))
 
 
-def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
+def mimebundle(blob: StreamedBlob, *, render: bool = False) -> dict[str, str]:
     """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
 
     With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` if the service does
@@ -210,9 +212,7 @@ def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str 
 # -- drawing ------------------------------------------------------------------------------------
 
 
-def _draw(
-    excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bool, keep: str
-) -> Drawing:
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bool) -> Drawing:
     kind = kinds()[format.kind]
     draw = (kind.draw_rendered if render else None) or kind.draw
     try:
@@ -220,13 +220,11 @@ def _draw(
             raise UnshowableError("too large to look inside")
         return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
-        note = f"{error}; save it with {keep}"
-    except (UnshowableError, MissingDependencyError) as error:
+        note = f"{error}; save it with save(path)"
+    except (UnshowableError, MissingDependencyError, LimitExceededError, ConfigError) as error:
         note = reason_to_show(error)
-    except (LimitExceededError, ConfigError) as error:
-        note = str(error)
-    except Exception as error:  # noqa: BLE001 - third-party decoders may raise
-        # anything for malicious bytes; show the reason, and continue with the other tiles
+    except Exception as error:  # noqa: BLE001 - decoders may raise anything for malicious bytes
+        # show the reason on this tile, so that the other tiles are still drawn
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
@@ -236,6 +234,7 @@ def _draw(
     return replace(made, note=note)
 
 
-def _head_note(excerpt: Excerpt, keep: str) -> str:
+def _head_note(excerpt: Excerpt) -> str:
     of_all = f" of {format_bytes(excerpt.size)}" if excerpt.size is not None else ""
-    return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; to save all: {keep}"
+    read = f"only the first {format_bytes(len(excerpt.data))}{of_all} were read"
+    return f"{read}; save(path) saves the whole blob"

@@ -12,7 +12,7 @@ from typing import Any
 from odps_nb.errors import CancelledError, StateError
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-# Seconds between the main thread's polls: short, so that an interrupt is handled promptly.
+# Seconds between polls by the main thread; short, so that an interrupt is handled promptly.
 _POLL = 0.1
 
 
@@ -70,7 +70,7 @@ class BackgroundResult:
                 return self._future.result()
             self._home.require(self._title)
             if self._stopping.is_set():
-                self._cancel()  # again: the work may have missed the first call
+                self._cancel()  # again, because the work may have missed the first call
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
                     f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"

@@ -57,7 +57,7 @@ def card_text(snapshot: ProgressSnapshot) -> str:
 def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
     share = 1.0 if snapshot.phase is Phase.DONE else snapshot.fraction
     if not share and snapshot.phase.is_final:
-        return ""  # the share never became known: an empty bar would claim 0 %
+        return ""  # the share is unknown, and an empty bar would claim 0 %
     label = f"{snapshot.operation} {snapshot.title}"
     return _bar(share or None, label, accent, height=10, elapsed=snapshot.elapsed)
 
@@ -65,9 +65,9 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
     """Return a progress bar; a share of 0 is drawn as a small amount, never as an empty bar.
 
-    Without a share, a block moves with ``elapsed`` at each redraw: a ``<progress>`` without a value
-    would stay animated even after the kernel is gone. A ``<progress>`` with a value is hidden (for
-    screen readers only), because its track is white on dark pages.
+    Without a share, a block moves with ``elapsed`` at each redraw, because a ``<progress>`` without
+    a value would stay animated after the kernel has ended. A ``<progress>`` with a value is only
+    for screen readers; it is hidden, because its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"
@@ -143,7 +143,7 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
         return min(1.0, sum(split.rows for split in splits) / total)
     if len(splits) > 1:
         return sum(split.done for split in splits) / len(splits)
-    # Without totals, a bar can only show "not started" or "running".
+    # Without a total, a bar can only show "not started" or "running".
     return None if splits[0].rows or splits[0].wire_bytes else 0.0
 
 
@@ -181,7 +181,7 @@ class CardListener(Flusher):
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
         if self._lasts and self._placed:
-            self._draw(snapshot)  # even if the operation never started
+            self._draw(snapshot)  # even for an operation that never started
             self._draw_again(snapshot)
         if self._button is not None:
             self._button.remove()

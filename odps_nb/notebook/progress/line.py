@@ -1,6 +1,6 @@
 """Shows progress in a terminal as a tqdm line on stderr.
 
-Without tqdm (extra ``notebook``), or when stderr is not a terminal, nothing is shown.
+Without tqdm (the ``notebook`` extra), or when stderr is not a terminal, nothing is shown.
 """
 
 from __future__ import annotations

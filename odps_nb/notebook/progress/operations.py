@@ -49,19 +49,6 @@ def loaded_magics() -> OdpsMagics | None:
     return shell.magics_manager.registry.get("OdpsMagics")  # type: ignore[no-any-return]
 
 
-def current_options() -> Options:
-    """Return the current settings; the defaults if the magics are not loaded."""
-    magics = loaded_magics()
-    return Options() if magics is None else magics.options()
-
-
-def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
-    """Add an operation to the magics' list, if the magics are loaded."""
-    magics = loaded_magics()
-    if magics is not None:
-        magics.operations.add(tracker, cancel=cancel)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """An operation with its number for ``%odps cancel``."""
@@ -80,7 +67,7 @@ class Operations:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        self._kept.clear()  # they are the parent process's operations
+        self._kept.clear()  # the operations run in the parent process
 
     def add(self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
         """Add an operation, and drop the oldest beyond `MAX_OPERATIONS`."""
@@ -124,7 +111,8 @@ class Flusher(ABC):
         delay: float = SHOW_AFTER,
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
-        options = options or current_options()
+        magics = loaded_magics()
+        options = options or (Options() if magics is None else magics.options())
         self._mode, self._interval = options.progress, 1 / min(max(options.refresh_hz, 0.1), MAX_HZ)
         self._delay, self._on_cancel = delay, on_cancel
         self._final: ProgressSnapshot | None = None
@@ -134,7 +122,8 @@ class Flusher(ABC):
 
     def start(self, tracker: ProgressTracker) -> None:
         """List the operation in ``%odps status``, and start drawing it."""
-        record(tracker, cancel=self._on_cancel)
+        if (magics := loaded_magics()) is not None:
+            magics.operations.add(tracker, cancel=self._on_cancel)
         if not self._is_shown():
             return
         context = contextvars.copy_context()  # ipykernel stores the current cell there
@@ -147,7 +136,7 @@ class Flusher(ABC):
         """Draw the final state if anything was drawn, and join the thread. Idempotent."""
         self._final = snapshot
         if self._thread is None or not self._home.is_here:
-            return  # in a forked child: the parent draws
+            return  # nothing was started, or the parent of this forked process draws
         self._stopped.set()
         # Even if an interrupt ends the join, the thread still draws the final state.
         self._thread.join()

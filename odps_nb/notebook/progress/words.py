@@ -92,7 +92,7 @@ def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
 
 
 def times(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the start and drawing times; the latter dates a card whose kernel is gone."""
+    """Return the start time and the drawing time, which dates a card whose kernel has ended."""
     if not snapshot.started_at:
         return []
     began = datetime.fromtimestamp(snapshot.started_at)
@@ -132,7 +132,7 @@ def what_was_done(sql: str) -> str:
     rest = [word for word in more[:2] if word not in ("or", "replace", "external")]
     if verb in ("insert", "delete", "update", "merge"):
         return f"rows {_DONE[verb]}"
-    return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "a statement without rows"
+    return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "the statement returns no rows"
 
 
 _DONE = {

@@ -1,9 +1,9 @@
 """`Uploader`: the file picker of ``table.upload()``.
 
-The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time,
-to bound memory use on both sides. A thread then writes all files in one commit. The saved
-notebook keeps a card with a summary. File names from the browser are untrusted text and are never
-used as local paths.
+The kernel requests the files from the browser in chunks (`PickedFiles.wanted`), a few at a time, to
+limit memory use on both sides. A thread then writes all files in one commit. The saved notebook
+keeps a card with a summary. File names from the browser are untrusted and are never used as local
+paths.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class Announced:
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
-            raise ArgumentError(f"the browser announced {name[:80]!r} of {size} bytes")
+            raise ArgumentError(f"invalid name or size of a file: {name[:80]!r}, {size} bytes")
         return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
 
 
@@ -74,7 +74,7 @@ class Wanted:
 
 
 class PickedFiles:
-    """The files of one upload, whose chunks arrive once each and in order.
+    """The files of one upload. Each chunk arrives once, and in order.
 
     Iteration yields the files like those of a folder; `close` removes them.
     """
@@ -84,21 +84,20 @@ class PickedFiles:
             raise ArgumentError(
                 f"{len(announced):,} files were chosen",
                 argument="files",
-                hint=f"choose 1 to {MAX_FILES:,} files; use Table.write_files for larger folders",
+                hint=f"choose 1 to {MAX_FILES:,} files; use Table.write_files for more files",
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
-        self._came = [0] * len(announced)
         self._pieces = self.wanted()
         self._next = next(self._pieces, None)
         total, free = sum(one.size for one in announced), shutil.disk_usage(self._folder.name).free
         if total + _SPARE > free:
             self.close()
             raise ConfigError(
-                f"the files have {format_bytes(total)}, and {self._folder.name} has room for "
-                f"{format_bytes(max(0, free - _SPARE))}",
+                f"the files need {format_bytes(total)}, but only "
+                f"{format_bytes(max(0, free - _SPARE))} are free in {self._folder.name}",
                 option="TMPDIR",
-                hint="choose fewer files, or set TMPDIR to a larger disk",
+                hint="choose fewer files, or set TMPDIR to a folder on a larger disk",
             )
         for number in range(len(announced)):
             self._path(number).touch(mode=0o600)
@@ -106,7 +105,7 @@ class PickedFiles:
     @property
     def is_whole(self) -> bool:
         """Whether all bytes of all files have arrived."""
-        return all(one.size == came for one, came in zip(self.announced, self._came, strict=True))
+        return self._next is None
 
     def wanted(self) -> Iterator[Wanted]:
         """Iterate over the chunks to request from the browser, in order."""
@@ -123,7 +122,6 @@ class PickedFiles:
             )
         with self._path(piece.file).open("ab", buffering=0) as file:
             file.write(data)
-        self._came[piece.file] += piece.size
         self._next = next(self._pieces, None)
 
     def check(self) -> tuple[int, int]:
@@ -157,7 +155,7 @@ class Uploader(LiveView):
     """
 
     _script = Path(__file__).with_name("uploader.js")
-    _lane = "upload"
+    _task = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
         self._table, self._options = table, options
@@ -188,7 +186,7 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         self._show_record()
         if in_kernel():
             self._show_widget(_NO_WIDGET)
@@ -227,9 +225,8 @@ class Uploader(LiveView):
         self._write_if_whole()
 
     def _ask(self) -> None:
-        if (next_one := next(self._pieces, None)) is not None:
-            wanted = {"file": next_one.file, "start": next_one.start, "size": next_one.size}
-            self._send({"kind": "want", **wanted})
+        if (wanted := next(self._pieces, None)) is not None:
+            self._send({"kind": "want", **asdict(wanted)})
 
     def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
         """Return the files that a message concerns; ``None`` if it is from an earlier upload."""
@@ -255,17 +252,17 @@ class Uploader(LiveView):
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:
-            self._stop(self._lane)  # the write reports whether it was cancelled in time
+            self._stop(self._task)  # the write reports whether it was cancelled in time
         elif self._picked is not None:
             error = CancelledError("the upload was cancelled; nothing was written")
-            self._tell_error(self._lane, error)
+            self._tell_error(self._task, error)
 
     # -- writing --------------------------------------------------------------------------------
 
     def _write_if_whole(self) -> None:
         if self._picked is not None and self._picked.is_whole:
             picked, self._writing = self._picked, True
-            self._run(self._lane, lambda token: self._write(picked, token))
+            self._run(self._task, lambda token: self._write(picked, token))
 
     def _write(self, picked: PickedFiles, token: CancelToken) -> None:
         listener = Told(self._send, token.cancel)
@@ -281,7 +278,7 @@ class Uploader(LiveView):
         self._forget()
         self._send({"kind": "done", "text": _said(receipt)})
 
-    def _tell_error(self, _lane: str, error: BaseException) -> None:
+    def _tell_error(self, _task: str, error: BaseException) -> None:
         if self.receipt is not None:
             return  # the rows are committed; only the report failed
         self.error = error
@@ -292,7 +289,7 @@ class Uploader(LiveView):
         state = "cancelled" if isinstance(error, CancelledError) else "failed"
         self._send({"kind": "problem", "state": state, "lines": lines})
 
-    def _tell_end(self, lane: str) -> None:
+    def _tell_end(self, task: str) -> None:
         pass  # the "done" or "problem" message reports it
 
     def _forget(self) -> None:

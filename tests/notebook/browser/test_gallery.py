@@ -166,7 +166,7 @@ def test_many_are_looked_at_only_after_a_question(page):
     view = shown(page, MANY)
     view.get_by_label("order", exact=True).select_option("size")
     question = view.locator(".odps-x-busy:visible")
-    expect(question).to_contain_text("blobs, with one small request for each")
+    expect(question).to_contain_text("small requests, one for each blob not read yet")
     question.get_by_role("button", name="Not now").click()
     expect(question).to_be_hidden()
     expect(view.get_by_label("order", exact=True)).to_have_value("row")

@@ -163,8 +163,8 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
         page.evaluate(CLICK)
         tell(page, kind="cell", row=0, column=0, text=text, cut=True, src=text)
         tell(page, kind="cell", row=0, column=1, text=text, cut=False, src=text)
-        tell(page, kind="busy", lane="page", text=text, share=0.5)
-        tell(page, kind="problem", lane="page", text=text)
+        tell(page, kind="busy", task="page", text=text, share=0.5)
+        tell(page, kind="problem", task="page", text=text)
     check(page)
 
 
@@ -191,8 +191,8 @@ def test_a_gallery_shows_text_and_pictures_of_its_own(
             tell(page, kind="large", tile={**told, **tiles[index], "player": text})
         tell(page, kind="ask", text=text)
         tell(page, kind="said", text=text)
-        tell(page, kind="busy", lane=text, text=text, share=None, stop=text)
-        tell(page, kind="problem", lane="save", text=text)
+        tell(page, kind="busy", task=text, text=text, share=None, stop=text)
+        tell(page, kind="problem", task="save", text=text)
     check(page)
 
 

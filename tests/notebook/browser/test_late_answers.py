@@ -56,7 +56,7 @@ def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> No
     asked = {key: question[key] for key in ("by", "number")} if question else {}
     message = {**plain, **shown, **asked}
     page.evaluate("(message) => window.tell(message, [])", message)
-    page.evaluate("(asked) => window.tell({kind: 'idle', lane: 'choose', ...asked}, [])", asked)
+    page.evaluate("(asked) => window.tell({kind: 'idle', task: 'choose', ...asked}, [])", asked)
 
 
 def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.notebook.display.html import Html, data_url, element, escape, figure, join, scroller
+from odps_nb.notebook.display.html import Html, data_url, element, escape, join, scroller
 from tests.support.previews import Seen
 
 VISIBLE = st.text(
@@ -96,13 +96,6 @@ def test_a_source_that_makes_a_request_cannot_be_built(source):
         element("img", attributes={"src": source})
 
 
-def test_a_figure_is_reachable_by_keyboard_and_has_a_label():
-    seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"', width=240))
-    assert seen.tags == ["figure", "figcaption"]
-    assert seen.values("tabindex") == ["0"]
-    assert seen.values("aria-label") == ['a "label"']
-
-
 def test_a_scrolling_box_is_reachable_by_keyboard():
     seen = Seen(scroller("pre", "<b>", label="text"))
     assert seen.values("tabindex") == ["0"]
@@ -115,7 +108,3 @@ def test_join_escapes_what_is_not_markup():
 
 def test_a_data_url_carries_the_bytes():
     assert data_url("image/png", b"\x00\xff") == "data:image/png;base64,AP8="
-
-
-def test_the_notebook_shows_html_as_html():
-    assert escape("<b>")._repr_html_() == "&lt;b&gt;"

@@ -66,7 +66,7 @@ def test_a_result_and_a_filtered_read_show_rows_too(odps):
     assert "shipped" in shown["text/plain"]
     assert "6 rows" in shown["text/html"]
     shown = odps.table("orders").read(["id"], where="quantity > 9")._repr_mimebundle_()
-    assert "there may be more: use explore()" in shown["text/plain"]
+    assert "there may be more rows; use explore()" in shown["text/plain"]
     shown = odps.table("orders").read(["id"], where="id < 0")._repr_mimebundle_()
     assert "no rows" in shown["text/plain"]
 
@@ -80,7 +80,7 @@ def test_an_error_replaces_the_rows(odps):
 
 def test_a_statement_without_rows_says_that_it_is_done(odps):
     created = odps.sql("create table if not exists orders (id bigint)")
-    assert created._repr_mimebundle_()["text/plain"].endswith("done: a statement without rows")
+    assert created._repr_mimebundle_()["text/plain"].endswith("done; the statement returns no rows")
     with pytest.raises(ArgumentError, match="no rows to show"):
         created.explore()
 
@@ -176,7 +176,7 @@ def test_a_page_that_is_asked_for_later_wins(live):
     for start in range(0, 2000, 100):
         explorer.receive({"do": "page", "start": start})
     browser.wait("page", start=1900)
-    browser.wait("idle", lane="page")
+    browser.wait("idle", task="page")
     assert [one["start"] for one, _ in browser.messages if one["kind"] == "page"][-1] == 1900
 
 

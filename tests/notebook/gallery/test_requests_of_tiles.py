@@ -53,7 +53,7 @@ def test_tiles_that_scroll_into_view_cost_less_than_a_request_for_each(fresh, as
     browser = gallery._widget = Browser()
     asked()
     gallery.receive({"do": "tiles", "indices": list(range(len(fresh)))})
-    browser.wait("idle", lane="tiles")
+    browser.wait("idle", task="tiles")
     told = came(browser)
     assert sorted(told) == list(range(len(fresh)))
     assert [index for index, tile in told.items() if tile["failed"]] == [30]

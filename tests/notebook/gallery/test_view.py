@@ -147,7 +147,7 @@ def test_the_output_stays_below_two_mebibytes_and_every_tile_keeps_its_caption()
     page = Seen(html)
     assert page.tags.count("figure") == 64
     assert 5 <= page.tags.count("img") < 64
-    assert "its save(path)" in page.text
+    assert "save it with save(path)" in page.text
     assert "blob 63" in page.text
 
 
@@ -227,7 +227,7 @@ def test_what_was_drawn_is_not_asked_for_again(hundred):
     assert [blob.opened for blob in hundred] == [1] * 100
     browser = gallery._widget = Browser()
     gallery.receive({"do": "tiles", "indices": list(range(MAX_TILES))})
-    browser.wait("idle", lane="tiles")
+    browser.wait("idle", task="tiles")
     assert sorted(came(browser)) == list(range(MAX_TILES))
     assert [blob.opened for blob in hundred] == [1] * 100
 
@@ -259,9 +259,9 @@ def test_what_is_kept_is_bounded(hundred, monkeypatch):
     for _ in range(2):
         browser.forget()
         gallery.receive({"do": "tiles", "indices": list(range(100))})
-        browser.wait("idle", lane="tiles")
+        browser.wait("idle", task="tiles")
         assert len(came(browser)) == 100
-        assert 0 < gallery._tiles.kept_bytes <= 20_000
+        assert 0 < gallery._tiles._bytes <= 20_000
     assert all(1 <= blob.opened <= 2 for blob in hundred)
 
 
@@ -287,7 +287,7 @@ def test_messages_tell_texts_and_pictures_and_no_markup(samples):
     gallery = Gallery(column)
     browser = gallery._widget = Browser()
     gallery.receive({"do": "tiles", "indices": list(range(len(column)))})
-    browser.wait("idle", lane="tiles")
+    browser.wait("idle", task="tiles")
     told = came(browser)
     assert len(told) == len(column)
     for tile in told.values():
@@ -307,7 +307,7 @@ def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
     browser = gallery._widget = Browser()
     for name in ("melody.wav", "mountains.jpg"):
         gallery.receive({"do": "large", "index": names.index(name)})
-        browser.wait("idle", lane="large")
+        browser.wait("idle", task="large")
         large, _ = browser.wait("large")
         tile = large["tile"]
         assert tile["name"] == name

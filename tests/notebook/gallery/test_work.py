@@ -64,7 +64,7 @@ def test_a_ready_view_receives_the_tiles_and_the_selection(live):
 def test_tiles_come_one_by_one_with_their_rows(live, media):
     gallery, browser = live
     gallery.receive({"do": "tiles", "indices": [0, 3, 46]})
-    browser.wait("idle", lane="tiles")
+    browser.wait("idle", task="tiles")
     tiles = came(browser)
     assert sorted(tiles) == [0, 3, 46]
     first = tiles[0]
@@ -109,7 +109,7 @@ def test_an_answer_says_which_question_of_whom_it_answers(live):
     gallery.receive(choice(order="name", by="one", number=7))
     told, _ = browser.wait("gallery", fresh=True)
     assert (told["by"], told["number"], told["order"]) == ("one", 7, "name")
-    told, _ = browser.wait("idle", lane="choose")
+    told, _ = browser.wait("idle", task="choose")
     assert (told["by"], told["number"]) == ("one", 7)
     gallery.sort_by("size")
     told, _ = browser.wait("gallery", order="size")
@@ -122,11 +122,11 @@ def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_en
     gallery._widget = browser = Browser()
     gallery.receive(choice(order="size"))
     asked, _ = browser.wait("ask")
-    assert "10,000 blobs" in asked["text"]
+    assert "10,000 small requests" in asked["text"]
     gallery.receive(choice(chosen="image", sure=True))
-    busy, _ = browser.wait("busy", lane="choose")
+    busy, _ = browser.wait("busy", task="choose")
     assert busy["stop"] == "Enough"
-    gallery.receive({"do": "cancel", "lane": "choose"})
+    gallery.receive({"do": "cancel", "task": "choose"})
     told, buffers = browser.wait("gallery", fresh=True)
     assert told["note"].endswith("blobs examined")
     assert 0 < told["count"] == len(unpacked(buffers)) < 10_000
@@ -139,7 +139,7 @@ def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
     gallery._widget = browser = Browser()
     gallery.receive({"do": "ready"})
     told, _ = browser.wait("gallery")
-    assert (told["count"], told["note"]) == (10, "only the first 10 can be shown")
+    assert (told["count"], told["note"]) == (10, "only the first 10 blobs can be shown")
 
 
 # -- selecting, saving, copying -------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_selection_is_saved_byte_for_byte_and_nothing_is_replaced(live, tmp_pa
     assert gallery.save_selected(tmp_path / "by hand")[0].read_bytes() == files[0].data
     (tmp_path / "file").write_bytes(b"")
     gallery.receive({"do": "save", "index": 0, "folder": str(tmp_path / "file")})
-    assert "cannot make the folder" in browser.wait("problem", lane="save")[0]["text"]
+    assert "cannot create the folder" in browser.wait("problem", task="save")[0]["text"]
 
 
 def test_references_are_copied(live, media):

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics.arguments import (
-    check_names,
     parse,
     parse_columns,
     parse_partition,
@@ -68,7 +67,7 @@ def test_any_line_gives_words_or_a_usage_error(line):
     ],
 )
 def test_keys_are_refused_and_never_repeated(word):
-    with pytest.raises(UsageError, match="keys never go into a cell") as caught:
+    with pytest.raises(UsageError, match="a cell must not contain keys") as caught:
         refuse_keys(["orders", word])
     assert SECRET not in str(caught.value)
 
@@ -128,18 +127,12 @@ def test_lists_are_read():
     assert parse_partitions(given) == given
     assert parse_partition("ds=1,hour=2") == PartitionSpec((("ds", "1"), ("hour", "2")))
     assert parse_partition(None) is None
-    with pytest.raises(UsageError, match="without blanks"):
+    with pytest.raises(UsageError, match="without spaces"):
         parse_columns("a,,b")
     with pytest.raises(UsageError, match="write key=value"):
         parse_partitions(["2024-01-01"])
     with pytest.raises(UsageError, match="write key=value"):
         parse_partition("latest")
-
-
-def test_an_unknown_name_suggests_a_known_one():
-    check_names(["ID"], ["id", "amount"], what="column", where="orders")
-    with pytest.raises(UsageError, match=r"orders has no column 'amout'; did you mean amount\?"):
-        check_names(["amout"], ["id", "amount"], what="column", where="orders")
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

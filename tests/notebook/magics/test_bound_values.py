@@ -208,7 +208,7 @@ def test_a_number_sign_in_a_filter_is_no_comment(ip):
 
 
 def test_keys_in_a_comment_are_refused(ip):
-    assert "keys never go into a cell" in usage_error(ip, "%odps tables # --token LTAIsecret")
+    assert "a cell must not contain keys" in usage_error(ip, "%odps tables # --token LTAIsecret")
 
 
 def test_text_that_looks_like_a_magic_is_left_alone(ip):

@@ -32,7 +32,7 @@ def test_without_any_setting_the_first_use_says_what_is_missing(shell):
     with pytest.raises(ConfigError) as caught:
         run(shell, "%odps tables")
     assert str(caught.value) == "no connection yet"
-    assert caught.value.hint == "try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT"
+    assert caught.value.hint == "run %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT"
 
 
 def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
@@ -126,7 +126,7 @@ def test_tables_say_more_than_names_and_partitions_are_listed(ip):
 
 def test_a_large_table_is_read_only_when_asked(ip):
     told = usage_error(ip, "%odps read orders -o whole")
-    assert told.startswith("orders is about 404.4 MB: pass -n N")
+    assert told.startswith("orders is about 404.4 MB; the limit is 268.4 MB: pass -n N")
     assert "whole" not in ip.user_ns
     run(ip, "%config OdpsMagics.ask_above = 1000")
     few = "%odps read orders -p ds=2024-01-01 -c id"

@@ -209,11 +209,8 @@ def test_an_error_of_ours_is_three_lines_and_the_cell_failed(book):
     assert to_do.startswith("to do: did you mean orders?")
 
 
-def test_bad_input_is_one_line(book):
-    assert (
-        text(book, "no column")
-        == "UsageError: orders has no column 'amout'; did you mean amount?\n"
-    )
+def test_an_unknown_column_names_a_similar_one(book):
+    assert any("did you mean 'amount'?" in line for line in error(book, "no column"))
 
 
 def test_errors_outside_of_magics_are_three_lines_too(book):

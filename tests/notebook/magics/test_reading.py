@@ -128,7 +128,7 @@ def test_a_dry_run_reads_no_row(ip):
     assert plan["splits"] == "3"
     assert plan["columns"] == "id, amount"
     filtered = dict(run(ip, "%odps read orders -w 'id < 0' --dry-run"))
-    assert filtered["rows"] == "unknown until read (filter)"
+    assert filtered["rows"] == "unknown until read (filtered)"
 
 
 def test_a_background_read_gives_its_result_later(ip):

@@ -18,7 +18,7 @@ def texts(ip) -> list[str]:
 
 def test_bad_input_is_one_line_and_starts_nothing(ip):
     assert "needs a query" in usage_error(ip, "%%odps spark\n  ")
-    assert "needs a cell" in usage_error(ip, "%odps spark")
+    assert "needs a query" in usage_error(ip, "%odps spark")
     assert "not a valid variable name" in usage_error(ip, "%%odps spark -o 1a\nselect 1")
     assert "invalid choice: 'batches'" in usage_error(ip, "%%odps spark -t batches\nselect 1")
     assert ":dya has no value" in usage_error(ip, "%%odps spark\nselect :dya")
@@ -35,7 +35,7 @@ def test_a_session_is_stopped_by_a_line(ip):
 
     assert "no Spark session" in usage_error(ip, "%odps spark stop")
     ip.user_ns["spark"] = session = Session()
-    assert "a line of its own" in usage_error(ip, "%%odps spark stop\nselect 1")
+    assert "takes no cell" in usage_error(ip, "%%odps spark stop\nselect 1")
     run(ip, "%odps spark stop")
     assert session.stopped == 1
     assert "spark" not in ip.user_ns

@@ -173,7 +173,7 @@ def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
     made = tile(blob, size=GRID)
     assert "large picture" in Seen(made.html).text
     assert says in made.text
-    assert made.notes[0].startswith("open it alone to see it: the limit is 16.8 MB")
+    assert made.notes[0].startswith("larger than 16.8 MB: open it alone to see it")
     assert blob.was_read == HEAD + 1
     alone = tile(blob, size=SINGLE)
     assert says in alone.text

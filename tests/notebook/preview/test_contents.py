@@ -65,7 +65,7 @@ def test_of_a_large_file_datasets_described_at_its_beginning_are_listed():
     made = tile(value)
     assert value.was_read <= MIB + 1
     assert "first3,145,728float64" in Seen(made.html).text
-    assert made.notes[0].startswith("read: the first 1.0 MB of 50.3 MB")
+    assert made.notes[0].startswith("only the first 1.0 MB of 50.3 MB were read")
 
 
 def test_of_a_large_file_that_describes_them_later_the_tile_says_so():

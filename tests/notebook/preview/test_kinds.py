@@ -194,9 +194,7 @@ def test_a_blob_alone_gives_html_and_one_line_of_text(samples):
 def test_reprs_say_lengths_and_never_bytes(samples):
     made = tile(samples["mountains.jpg"])
     assert len(repr(made)) < 200
-    assert repr(Excerpt(data=b"secret", whole=True, size=6)) == (
-        "Excerpt(<6 of 6 bytes>, whole=True)"
-    )
+    assert "secret" not in repr(Excerpt(data=b"secret", whole=True, size=6))
 
 
 def test_a_tile_knows_its_kind_for_filters(samples):

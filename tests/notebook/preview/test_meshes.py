@@ -40,7 +40,7 @@ def test_counts_of_the_header_are_known_of_the_largest_files():
     ):
         made = tile(Value(data, "", "a"))
         assert made.text.startswith(f"a  {words} · 9.")
-        assert made.notes[0].startswith("read: the first 65.5 kB")
+        assert made.notes[0].startswith("only the first 65.5 kB")
 
 
 def test_a_mesh_with_fewer_triangles_than_it_states_is_called_cut():

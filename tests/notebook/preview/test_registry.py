@@ -177,6 +177,5 @@ def test_a_match_says_kind_and_encoding():
     assert sniff(NOT_TEXT) == Format(mime=UNKNOWN, label="binary", kind="binary")
 
 
-def test_reprs_name_the_kinds_and_no_bytes():
-    assert repr(Kinds([kind("b"), kind("a")])) == "Kinds(a, b)"
-    assert repr(Head.of(b"secret", whole=True)) == "Head(<6 bytes>, whole=True, encoding='utf-8')"
+def test_a_repr_contains_no_bytes():
+    assert "secret" not in repr(Head.of(b"secret", whole=True))

@@ -168,7 +168,7 @@ def test_too_many_and_too_large_are_reported_before_anything_arrives(temporary: 
     small = Announced(name="a", size=1, modified=0)
     with pytest.raises(ArgumentError, match="10,001 files"):
         PickedFiles([small] * 10_001)
-    with pytest.raises(ConfigError, match="has room for"):
+    with pytest.raises(ConfigError, match="are free in"):
         PickedFiles([Announced(name="a", size=1 << 60, modified=0)])
     assert list(temporary.iterdir()) == []
 

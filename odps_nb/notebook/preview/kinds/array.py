@@ -1,4 +1,4 @@
-"""NumPy arrays: shape, type and first values, or a picture if the array may be one."""
+"""NumPy arrays: shape, type and first values, or a picture if the array looks like one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Audio: the waveform, and a player with the original bytes if they fit into the page.
 
-PyAV (extra ``previews``) decodes all formats except WAV in the parser process; the browser plays
-the sound. WAV and FLAC state their duration in the first bytes.
+PyAV (the ``previews`` extra) decodes all formats except WAV in the parser process; the browser
+plays the sound. WAV and FLAC state their duration in the first bytes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _behind_tag(data: bytes) -> int:
-    """Return the sound's offset after an ID3 tag, whose length field uses 7 bits of each byte."""
+    """Return the offset after an ID3 tag, whose length field uses 7 bits of each byte."""
     length = 0
     for byte in data[6:10]:
         length = length << 7 | byte & 0x7F
@@ -147,12 +147,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if excerpt.whole:
         try:
             parsed = parse("sound", excerpt.data, size, mime=format.mime)
-            # show the codec if the format does not imply it
+            # omit the codec if the name of the format implies it
             facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
             wave = _waveform(parsed.data, size)
         except (UnshowableError, MissingDependencyError) as error:
             note = reason_to_show(error)
-            # with other errors, a player would stay silent
+            # after other errors, a player would stay silent
             may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
@@ -168,7 +168,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     place = place_of_index(excerpt) if format.mime == _M4A.mime else None
     if place is not None:
         shown = ("its index is at the end",)
-        note = f"duration unknown: reading it would fetch {format_bytes(place)} before the index"
+        note = f"duration unknown: the index comes only after {format_bytes(place)}"
     return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 
@@ -180,7 +180,7 @@ def _wav_code(data: bytes, format: Format) -> int:
 
 
 def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
-    """Return the waveform above the player; omits either if its ``data:`` URL is empty."""
+    """Return the waveform above the player; omit each of them if its ``data:`` URL is empty."""
     style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
     alt = f"loudness of {name} over time"
     heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
@@ -259,7 +259,7 @@ def _length_in_index(data: bytes) -> float | None:
     at = data.find(b"mvhd") + 4
     if at < 4 or len(data) < at + 32:
         return None
-    # after the version: two times, the unit, the duration; times and duration have 4 or 8 bytes
+    # after the version: two times, the unit, the duration; the unit has 4 bytes, the others 4 or 8
     units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
     return length / units if units else None
 

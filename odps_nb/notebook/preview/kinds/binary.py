@@ -47,7 +47,7 @@ _FORMATS = (
         starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
 )
-# formats with a signature that is not only at the start: alternatives, each {offset: bytes}
+# formats whose signature is not only at the start; each has alternatives of {offset: bytes}
 _MARKED: Final = (
     (
         Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),
@@ -75,7 +75,7 @@ _MARKED: Final = (
 def _recognise(head: Head) -> Format:
     if head.data.startswith(_COMPOUND):
         named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
-        return _STREAMS[next(named)]  # the empty name matches all
+        return _STREAMS[next(named)]  # the empty name always matches
     for format, sets in _MARKED:
         for marks in sets:
             if all(head.data.startswith(mark, place) for place, mark in marks.items()):
@@ -84,9 +84,9 @@ def _recognise(head: Head) -> Format:
 
 
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw a hex dump of the first bytes; ``*`` stands for lines equal to the one above.
+    """Draw a hex dump of the first bytes, with ``*`` for lines that repeat the previous line.
 
-    The last line is always shown, so that the end of repeated lines is visible.
+    The last line is always shown, so that the end of the repeated lines is visible.
     """
     each = 16 if size.layout == "single" else 6
     lines: list[str] = []

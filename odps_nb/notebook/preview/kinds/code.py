@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-The language is recognised by typical line beginnings; a text with too few of them is plain text.
+A language is recognised by typical beginnings of lines. A file with too few of them is plain text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# patterns of a first line (#!), then patterns of lines, of which two must match
+# a pattern of the first line (#!), and a pattern of other lines, which must match two of them
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),
@@ -97,7 +97,7 @@ _NOT_C: Final = re.compile(
     r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
     re.MULTILINE,
 )
-# a reStructuredText directive, target or role: such text would match Markdown patterns, too
+# a reStructuredText directive, target or role; such text would also match Markdown patterns
 _RST: Final = re.compile(
     r"^\s{0,8}\.\. (?:[\w:-]+::|_[^\n:]{1,80}:|\|\w)|^[^\n]{0,300}:\w+:`[^`\n]+`"
     r"|^[^\n]{0,300}::\n[ \t]*\n[ \t]+\S",

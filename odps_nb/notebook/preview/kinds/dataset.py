@@ -8,7 +8,8 @@ from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import draw_parsed
 
 _HDF: Final = b"\x89HDF\r\n\x1a\n"
-_OWN: Final = (512, 1024, 2048)  # file offsets after another program's header (MATLAB)
+# offsets of the signature in files that begin with another program's header, such as MATLAB's
+_OWN: Final = (512, 1024, 2048)
 _HDF5 = Format(
     "application/x-hdf5",
     "HDF5",

@@ -40,7 +40,7 @@ _OPEN_DOCUMENTS = tuple(
         ("graphics", "OpenDocument drawing"),
     )
 )
-# the local ZIP header of a part in these folders: 26 bytes between signature and name
+# the local ZIP header of a part in these folders, with 26 bytes between its signature and its name
 _PART: Final = re.compile(
     rb"PK\x03\x04.{26}(?:(word[/\\](?:document|_rels|styles|settings|fontTable|theme|numbering))"
     rb"|(ppt[/\\](?:presentation|_rels|slides|slideMasters|slideLayouts|theme|presProps))"

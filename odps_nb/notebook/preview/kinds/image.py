@@ -79,7 +79,7 @@ def _recognise(head: Head) -> Format | None:
     data = head.data
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return _WEBP
-    # two letters are not specific: check the following fields, too
+    # two letters are not specific, so check the following fields as well
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):
@@ -102,8 +102,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         facts = parse("picture", excerpt.data, size, mime=format.mime, whole=False).texts("facts")
     note = f"pictures above {format_bytes(_ALONE)} are not drawn"
     if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
-        read = f"the limit is {format_bytes(_LIMIT)}, or {format_bytes(_ALONE)} when alone"
-        note = f"open it alone to see it: {read}"
+        note = f"larger than {format_bytes(_LIMIT)}: open it alone to see it"
     return placeholder("large picture", size, facts=facts, note=note)
 
 

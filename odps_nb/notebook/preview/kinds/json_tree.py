@@ -32,7 +32,7 @@ _TEXT: Final = 160
 
 
 class _Number(str):
-    """A number as written, not converted, so that it is not rounded."""
+    """A number as written in the file, because converting it might round it."""
 
     __slots__ = ()
 

@@ -13,7 +13,7 @@ _MESSAGE = Format("message/rfc822", "message", aliases=("text/plain", "applicati
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,60})[ \t]*:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,50}")
 _MBOX: Final = re.compile(rb"From [^\n:]{1,200} [^\n]{10,60}\n")
 _FIELDS: Final = 200
-# sender fields, and fields that mail programs add, which tell messages from plain notes
+# sender fields, and fields that mail programs add, which distinguish messages from plain notes
 _SENDERS: Final = frozenset((b"from", b"return-path", b"sender"))
 _MARKS: Final = frozenset(
     (
@@ -43,6 +43,6 @@ KIND = Kind(
     formats=(_MESSAGE,),
     draw=draw_parsed,
     recognise=_recognise,
-    precedence=FIRST,  # most are text, but parts of a message may have any encoding
+    precedence=FIRST,  # most messages are text, but their parts may have any encoding
     limit=8 * MIB,
 )

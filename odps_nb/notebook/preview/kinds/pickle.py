@@ -1,7 +1,7 @@
 """Pickles: the names that loading would import; a pickle is never loaded here.
 
 Loading a pickle can execute arbitrary code. Names from modules known to access the system are
-marked; others may access it, too.
+marked, but other names may also access it.
 """
 
 from __future__ import annotations

@@ -83,6 +83,6 @@ KIND = Kind(
     recognise=_recognise,
     precedence=FIRST,
     limit=16 * MIB,
-    head=4 * MIB,  # cameras store the JPEG before the RAW data
+    head=4 * MIB,  # enough for the JPEG, which cameras store before the RAW data
     alone=64 * MIB,
 )

@@ -29,7 +29,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     text = text_of(excerpt, format)
     form = form_of(text, whole=excerpt.whole)
-    if form is None:  # unlikely: recognition has accepted this text
+    if form is None:  # unlikely, because recognition accepted this text
         raise UnshowableError(f"not valid {format.label}")
     if not excerpt.whole:
         text = text[: text.rfind("\n") + 1] or text  # the last line may be incomplete

@@ -1,7 +1,7 @@
 """Video: a frame, and a player with the original bytes if they fit into the page.
 
-PyAV (extra ``previews``) decodes the frame in the parser process; the browser plays the video. A
-large file with its index at the end gets a card, because the protocol has no range requests.
+PyAV (the ``previews`` extra) decodes the frame in the parser process; the browser plays the video.
+A large file with its index at the end gets a card, because the protocol has no range requests.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     place = place_of_index(excerpt) if format.mime in _BOXED else None
     if place is not None:
-        note = f"no frame: reading one would fetch {format_bytes(place)} before the index"
+        note = f"no frame: the index comes only after {format_bytes(place)}"
         return placeholder("its index is at the end", size, note=note)
     playable = excerpt.whole and format.mime in _PLAYED
     poster = note = ""
@@ -104,7 +104,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
         note = reason_to_show(error)
-        # with other errors, a player would stay black
+        # after other errors, a player would stay black
         may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
@@ -119,7 +119,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 def _doc_type(data: bytes) -> bytes:
     """Return the EBML element DocType (42 82) without its padding.
 
-    The length field has 1 to 8 bytes, as the position of its first set bit shows (RFC 8794, 4).
+    The position of the first set bit is the number of bytes of the length field (RFC 8794, 4).
     """
     at = data.find(b"\x42\x82") + 2
     if at < 2 or at >= len(data) or not data[at]:

@@ -1,4 +1,4 @@
-"""Draws workbooks (Excel, OpenDocument) as a table with the sheet names."""
+"""Workbooks (Excel, OpenDocument): the first rows as a table, and the sheet names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CALC = Format(
     "OpenDocument sheet",
     aliases=("application/zip",),
 )
-# the local ZIP header of a file: 26 bytes between signature and name
-# the first of these folders decides: a presentation may contain an uncompressed workbook
+# the local ZIP header of a file, with 26 bytes between its signature and its name; the first of
+# these folders decides, because a presentation may contain an uncompressed workbook
 _PART = re.compile(
     rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
     re.DOTALL | re.IGNORECASE,
@@ -50,7 +50,7 @@ _LOCKED = Format(
 )
 _PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # a stream name in a compound file
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# stream names of a compound file, and the first record of a workbook, usually at byte 512
+# stream names in a compound file, and the first record of a workbook, usually at byte 512
 _BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
 _BEGINS: Final = (b"\x09\x08\x10\x00\x00\x06\x05\x00", b"\x09\x08\x08\x00\x00\x05\x05\x00")
 

@@ -69,7 +69,7 @@ def _zip(data: bytes) -> _Found:
 def _rar(data: bytes, *, whole: bool) -> _Found:
     if rarfile is None:
         raise MissingDependencyError("listing RAR archives needs rarfile", extra="previews")
-    # of a multi-part archive, only this part is read: the other parts are separate blobs
+    # read only this part of a multi-part archive, because the other parts are separate blobs
     with rarfile.RarFile(io.BytesIO(data), part_only=True) as archive:
         infos, locked, broken = archive.infolist(), archive.needs_password(), archive.strerror()
     if not infos:

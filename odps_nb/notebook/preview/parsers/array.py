@@ -22,7 +22,7 @@ _SMALLEST = 16  # minimum rows and columns of a picture
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return shape and type, and the first rows of the array or its first plane.
 
-    An array that may be a picture is returned as a thumbnail if complete and Pillow is installed.
+    If Pillow is installed, a complete array that looks like a picture is returned as a thumbnail.
     """
     size = Size(**options["size"])
     file = io.BytesIO(data)

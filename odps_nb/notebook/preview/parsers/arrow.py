@@ -1,7 +1,7 @@
-"""Arrow IPC: column names, types and first rows as texts.
+"""Arrow IPC: column names, types and first rows as strings.
 
-Compressed buffers state their decompressed length; a file that states more than 64 MiB is not
-decompressed. Offsets are validated before values are read.
+Compressed buffers state their decompressed length; a file that states more than 64 MiB in total is
+not decompressed. Offsets are validated before values are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def first_rows(
         raise UnshowableError(why) from None
     except ConversionError as error:
         raise UnshowableError(error.message) from None
-    # one column more than shown, to detect that there are more
+    # one more column than fits, so that the table can indicate omitted columns
     shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     try:
         batch.validate(full=True)
@@ -71,7 +71,7 @@ def _value(value: Any) -> Any:
 
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
-    # a file consists of the magic (padded to 8 bytes), a stream, and a footer (not needed)
+    # a file is the magic number (padded to 8 bytes), a stream, and a footer, which is not needed
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
     promised = rows = batches = shown = 0
     is_all = True

@@ -40,13 +40,13 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[Any]], str]:
     if fastavro is None:
-        return [], "rows need fastavro: pip install 'odps-nb[previews]'"
+        return [], "showing rows needs fastavro: pip install 'odps-nb[previews]'"
     try:
         reader: Any = fastavro.reader(io.BytesIO(data))
         found = list(islice(reader, size.rows))
     except Exception as error:  # noqa: BLE001 - block decoders may raise anything
         if missing := _NEEDS.search(str(error)):
-            return [], f"rows need {missing[1]}: pip install 'odps-nb[previews]'"
+            return [], f"showing rows needs {missing[1]}: pip install 'odps-nb[previews]'"
         if not whole and isinstance(error, EOFError):
             return [], "its first block ends after the part that was read"
         return [], f"rows {refusal_of(error)}"

@@ -1,6 +1,6 @@
 """Source code and Markdown: lines split into tokens, each with its syntactic class.
 
-Runs in the parser process because Pygments may be very slow on some texts.
+Runs in the parser process because Pygments may be very slow on some input.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ FAILURES: Final = (OSError, ValueError, *(() if av is None else (av.error.FFmpeg
 def opened(data: bytes, mime: str) -> InputContainer:
     """Open the file and read its stream information, without decoding. The caller closes it."""
     if av is None:
-        raise MissingDependencyError("its duration and picture need PyAV", extra="previews")
+        raise MissingDependencyError("decoding it needs PyAV", extra="previews")
     name = _DEMUXERS[mime]
     bounds = {
         "format_whitelist": _NAMES.get(name, name),

@@ -1,7 +1,7 @@
 """SQLite databases: names, row counts and columns of the tables, from a copy in memory.
 
-No view, trigger or virtual table is used, and rows are only counted, so that no expression in the
-file is evaluated.
+No view, trigger or virtual table is used, and rows are only counted. So no expression in the file
+is evaluated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _restrict(database: sqlite3.Connection) -> None:
 
 
 def _counted(database: sqlite3.Connection, name: str) -> str:
-    """Return a table's number of rows as a text, such as ``over 100,000`` if there are many."""
+    """Return a table's number of rows as a string, such as ``over 100,000`` if there are many."""
     quoted = '"' + name.replace('"', '""') + '"'
     query = f"SELECT count(*) FROM (SELECT 1 FROM main.{quoted} LIMIT {_ROWS + 1})"
     try:

@@ -1,7 +1,7 @@
 """HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
 
-Dataset values are never read, so that no filter runs. Links are named but never followed, so that
-no other file is opened.
+The values of datasets are never read, so no filter runs. Links are named but never followed, so no
+other file is opened.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
     """Iterate over the paths and objects of a file, a group before its members.
 
-    A link is yielded as a text, an unreadable object as ``None``. A last ``None`` shows that there
-    are too many objects. A group with several names is visited once.
+    A link is yielded as a string, and an unreadable object as ``None``. A final ``None`` means that
+    there are too many objects. A group with several names is visited once.
     """
     waiting, seen = [("", file)], set()
     visited = 0
@@ -165,7 +165,7 @@ def _attributes(found: Any) -> list[str]:
 
 
 def _attribute(found: Any, name: str) -> str:
-    """Return a small value as text; ``""`` for large values, references and unknown types."""
+    """Return a small value as a string; ``""`` for large values, references and unknown types."""
     try:
         stored = found.attrs.get_id(name)
         if stored.get_storage_size() > _SMALL:

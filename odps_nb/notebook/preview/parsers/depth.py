@@ -1,7 +1,7 @@
 """Numeric rasters, such as elevations or measurements, stretched to 8-bit grey.
 
-Pixels without data are transparent: NaN, the no-data value in GDAL's TIFF tag, or a value that is
-clearly a marker.
+Pixels without data are transparent. These are NaN, the no-data value in GDAL's TIFF tag, and values
+that are clearly markers.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
     """Return the no-data values: the one stated in the file, else those that look like markers.
 
-    A value looks like a marker if it repeats, is negative or huge, and would leave less than half
-    of the scale to all other values.
+    A value looks like a marker if it occurs several times, is negative or huge, and would leave
+    less than half of the scale to all other values.
     """
     stated = getattr(image, "tag_v2", {}).get(_NODATA)
     if stated is not None:

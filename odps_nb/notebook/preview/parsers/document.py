@@ -75,7 +75,7 @@ class _Parts:
                 yield chunk
 
     def links(self, part: str) -> list[tuple[str, str, str]]:
-        """Return the id, the type's last word, and the target of each of a part's relationships."""
+        """Return the id, last word of the type, and target of each relationship of a part."""
         folder, name = posixpath.split(part)
         held = self.read(posixpath.join(folder, "_rels", f"{name}.rels"), _LINKS)
         return [
@@ -108,7 +108,7 @@ def _power_point(parts: _Parts) -> _Read:
     main, found, _ = _office(parts, "ppt/presentation.xml")
     slides = parts.read(main, WantedXml(elements=words("sldId"))).elements
     targets = {name: target for name, _, target in parts.links(main)}
-    # of the two attributes `id` and `r:id`, `WantedXml.elements` returns the second
+    # slides have the attributes `id` and `r:id`; `read_xml` returns the second one as `id`
     ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
     found.lines = _lines_of(parts, ordered, _WORDS)
     return found, [count_of(len(slides), "slide")]

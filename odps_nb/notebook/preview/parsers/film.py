@@ -35,7 +35,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     except FAILURES as error:
         reason = str(error) if isinstance(error, UnshowableError) else refusal_of(error)
         if not whole and (DAMAGED in reason or reason.startswith("no ")):
-            reason = "no frame was found in the part that was read"
+            reason = "no frame found in the part that was read"
         raise UnshowableError(reason) from None
 
 
@@ -43,7 +43,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
     with opened(data, mime) as container:
         film = next((one for one in container.streams.video if not _is_cover(one)), None)
         if film is None:
-            raise UnshowableError("no video track was found")
+            raise UnshowableError("no video track found")
         context = film.codec_context
         name = context.name if context is not None else ""
         if name not in DECODERS:
@@ -67,7 +67,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
     first = _next_frame(container, film)
     if first is None:
-        raise UnshowableError("no frame was found in its first packets")
+        raise UnshowableError("no frame found in its first packets")
     levels = np.asarray(first.convert("L"))
     if whole and levels.max() - levels.min() < _DULL and container.duration:
         with contextlib.suppress(*FAILURES):

@@ -1,7 +1,7 @@
 """FITS (astronomy): the header cards, and the first image in grey.
 
-FITS 4.0: each unit is a header and big-endian data, padded to blocks of 2880 bytes; a header
-consists of 80-character cards up to ``END``.
+In FITS 4.0, each unit is a header and big-endian data, padded to blocks of 2880 bytes. A header is
+a sequence of 80-character cards up to ``END``.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _header(data: bytes, start: int) -> _Unit:
     for at in range(start, min(start + _CARDS * _CARD, len(data) - _CARD + 1), _CARD):
         text = data[at : at + _CARD].decode("latin-1")
         if text.rstrip() == "END":
-            values = {name: value for name, value, _ in reversed(cards)}  # the first of a name wins
+            values = {name: value for name, value, _ in reversed(cards)}  # the first card wins
             return _Unit(cards=cards, values=values, begins=-(-(at + _CARD) // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))
@@ -135,10 +135,10 @@ def _is_picture(unit: _Unit) -> bool:
 
 
 def _drawn(data: bytes, unit: _Unit) -> Any:
-    """Return the first plane flipped vertically, since the top row (north) is stored last."""
+    """Return the first plane flipped vertically, because the top row (north) is stored last."""
     dtype = _TYPES.get(unit.number("BITPIX"))
     if dtype is None:
-        raise UnshowableError("BITPIX is not one of the six types")
+        raise UnshowableError("BITPIX must be 8, 16, 32, 64, -32 or -64")
     height, width = unit.shape[-2:]
     picture.check_pixels(width, height)
     if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):

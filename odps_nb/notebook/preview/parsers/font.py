@@ -13,7 +13,7 @@ from odps_nb.parsing.values import UnshowableError
 
 _LINES: Final = ("Aa Bb Cc 123", "Hamburgefonstiv", "Ää Éé Ññ & ?!")
 _SYMBOLS: Final = 24
-# where fonts without Latin letters have glyphs: icons, arrows to dingbats, other scripts
+# code points of glyphs in fonts without Latin letters: icons, arrows to dingbats, other scripts
 _ELSEWHERE: Final = (
     range(0xE000, 0xF900),
     range(0x2190, 0x2BFF),

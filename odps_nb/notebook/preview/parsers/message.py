@@ -68,7 +68,7 @@ def _name(part: Message) -> str:
 
 
 def _decoded(value: object) -> str:
-    """Return a field in one line, with encoded words (RFC 2047) decoded if possible."""
+    """Return a field on one line, with encoded words (RFC 2047) decoded if possible."""
     text = str(value)[:_FIELD_READ]
     with contextlib.suppress(HeaderParseError, ValueError, LookupError):  # otherwise unchanged
         text = str(make_header(decode_header(text)))

@@ -22,7 +22,7 @@ _TYPES: Final = {
 _NAMES: Final = {"S1": "char"}
 _MANY: Final = 4_096  # maximum entries of a list, and dimensions of a variable
 _SHOWN: Final = 60
-_LONGEST: Final = 200  # maximum characters of a name, which a shape repeats for each dimension
+_LONGEST: Final = 200  # maximum characters of a name; a shape contains a name for each dimension
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -45,7 +45,7 @@ def described(
 
 
 class _Header:
-    """A reader of the header, whose numbers have 8 bytes in the 64-bit variant (CDF-5)."""
+    """A reader of the header. Its numbers have 8 bytes in the 64-bit variant (CDF-5), else 4."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 4

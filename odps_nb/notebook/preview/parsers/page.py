@@ -1,7 +1,7 @@
 """HTML pages, rebuilt without links, forms, frames, scripts and external resources.
 
-The frame's sandbox and policy stop neither hints (``<link rel=preconnect>``) nor clicks on links.
-nh3 (based on the browser parser html5ever) keeps only the elements listed here.
+The frame's sandbox and policy do not prevent hints (``<link rel=preconnect>``) or clicks on links.
+So only the elements listed here are kept, by nh3, which uses the browser parser html5ever.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _ATTRIBUTES: Final = {
     "font": {"color", "face", "size"},
     "details": {"open"},
 }
-# The policy allows data: URLs, and an SVG in one may freeze the page. So styles must not refer to
-# any source, in any spelling.
+# The policy allows data: URLs, and an SVG in such a URL may freeze the page. So styles must not
+# refer to any source, in any spelling.
 _LOADS: Final = re.compile(
     r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
     re.IGNORECASE,

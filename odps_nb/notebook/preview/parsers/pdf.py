@@ -1,6 +1,6 @@
 """PDF: the first page as a picture, drawn by PDFium, and the number of pages.
 
-Forms are never initialised, so that no script in the file can run; no other file is opened.
+Forms are never initialised, so no script in the file can run. No other file is opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         version = f"version {data[5:8].decode('ascii', 'replace')}"
         facts = [version, count_of(len(document), "page"), *([title] if title else [])]
         page = document[0]
-        # the page size is checked to limit the number of pixels
+        # scale any page size to the preview, to limit the number of pixels
         width, height = (max(side, _SMALLEST) for side in page.get_size())
         scale = min(size.width * 2 / width, size.height * 2 / height)
         drawn = page.render(scale=scale, may_draw_forms=False).to_pil()

@@ -47,14 +47,14 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _imports(data: bytes) -> Iterator[tuple[int, tuple[str, str]]]:
     """Iterate over the instructions with the imported module and name, if any."""
     memo: dict[int, str] = {}
-    last: tuple[str | None, ...] = (None, None)  # texts pushed by the last two instructions
+    last: tuple[str | None, ...] = (None, None)  # strings pushed by the last two instructions
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data), 1):
         name, imported = opcode.name, ("", "")
         if name in ("GLOBAL", "INST"):
             module, _, inner = str(argument).partition(" ")
             imported = module, inner
         elif name == "STACK_GLOBAL":
-            # names not pushed immediately before may be computed in any way
+            # a name that was not pushed immediately before may be computed in any way
             imported = (last[0], last[1]) if last[0] and last[1] else (_HIDDEN, "?")
         if name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
             if last[1] is not None:

@@ -1,7 +1,7 @@
 """Raster images: re-encoded thumbnails.
 
-Pillow may only use the format recognised from the first bytes, and the size in pixels is checked
-before decoding: a PNG of 17 kB can contain 144 million pixels.
+Pillow may only use the format recognised from the first bytes. The size in pixels is checked before
+decoding, because a PNG of 17 kB can contain 144 million pixels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
     with _opened(data, mime) as image:
         # an icon may contain a picture of any size although its header states 16 × 16
-        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses twice this number
+        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises an error above twice this number
         try:
             return drawn(image, size)
         except Image.DecompressionBombError:
@@ -151,7 +151,7 @@ def check_pixels(width: int, height: int) -> None:
 def thumbnail(image: Image.Image, size: Size) -> bytes:
     """Return a small, upright sRGB picture, encoded in a suitable format.
 
-    PNG for few colours; otherwise JPEG, or WebP if it is transparent.
+    The format is PNG for few colours; otherwise JPEG, or WebP for a transparent picture.
     """
     small = _eight_bits(image)
     small.thumbnail(_box(size), reducing_gap=2.0)
@@ -162,7 +162,7 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
         small = small.convert("RGB")
     out = io.BytesIO()
     if small.getcolors(256) is not None:
-        form = "PNG"  # optimize=True takes ten times as long for a tenth of the bytes
+        form = "PNG"  # optimize=True would take ten times as long to save a tenth of the bytes
     elif small.mode == "RGB":
         form = "JPEG"
     else:
@@ -203,7 +203,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
     if len(frames) < 2:
         return b""
     out = io.BytesIO()
-    # only three loops: endless motion next to text makes the text unreadable for some people
+    # only three loops, because endless motion makes nearby text unreadable for some people
     frames[0].save(
         out, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=3, quality=75
     )

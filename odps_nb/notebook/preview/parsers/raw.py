@@ -59,7 +59,7 @@ def _tags(data: bytes) -> dict[int, Any]:
     """Return the first tag directory; empty if there is none."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-    # CR3 stores the tags in a separate box; makers use their own signatures after the byte order
+    # CR3 stores the tags in a separate box; some makers use another signature after the byte order
     at = data.find(b"CMT1", 0, _HEADER) + 4 if data[4:8] == b"ftyp" else 0
     mark = {b"II": b"II*\0", b"MM": b"MM\0*"}.get(data[at : at + 2])
     with contextlib.suppress(Exception):

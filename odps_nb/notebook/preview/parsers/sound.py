@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Columns of the drawing.
 COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds; shorter files are decoded whole
-_MOST: Final = 6_000_000  # maximum samples, whatever rate the file states
+_MOST: Final = 6_000_000  # maximum samples, for any rate that the file states
 _MOMENT: Final = 9216  # samples per point of a longer file; the first ones of an MP3 are silent
 # frame bytes after the first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
 _AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
@@ -110,7 +110,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
-            more = "over " if len(samples) >= limit else ""  # more than the file states
+            more = "over " if len(samples) >= limit else ""  # longer than the file states
             length = more + length_of(len(samples) / (hertz or 1))
             levels = _columns(samples)
         else:
@@ -146,7 +146,7 @@ def _moments(container: InputContainer, track: AudioStream, seconds: float) -> L
             container.seek(int(seconds * 1_000_000 * column / len(levels)))
             levels[column] = _columns(_samples(container, track, limit=_MOMENT), 1)
         except FAILURES:
-            continue  # leaves a gap in the drawing
+            continue  # leave a gap in the drawing
     return levels
 
 

@@ -1,8 +1,8 @@
 """SVG: an upper bound on the number of shapes that a browser would draw.
 
-``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to and may be
-nested: 2 kB can become 10^8 shapes, and a notebook that contains them cannot be opened again. So
-each reference counts as the shapes that it draws. SVGs with unsupported features are refused.
+``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to, and may be
+nested. So 2 kB can become 10^8 shapes, and a notebook with such an SVG cannot be opened again.
+Therefore each reference counts as the shapes that it draws, and unsupported features are refused.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _GROUPS: Final = words(
     "radialGradient stop style"
 )
 _SILENT: Final = words("title desc metadata script view")
-# attributes that are not styles: texts, names, handlers (never run in a picture), geometry
+# attributes that are not styles: text, names, handlers (which never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-# maximum length of a curve / sum of its numbers; reached by long arcs
+# maximum ratio of the length of a curve to the sum of its numbers; long arcs reach it
 _BENT: Final = 8
 # styles: only plain declarations are supported
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
@@ -107,7 +107,7 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            raise _refusal("an internal document type")
+            raise _refusal("an internal DTD")
 
     def _entity(self, *_: object) -> None:
         raise _refusal("entities or processing instructions")
@@ -239,7 +239,10 @@ class _Count:
         return self._most(node, markers=True)
 
     def _most(self, node: _Node, *, markers: bool) -> float:
-        """Return the maximum shapes that a node's properties draw, with one target per property."""
+        """Return the maximum number of shapes that the properties of a node draw.
+
+        Each property refers to one target.
+        """
         links = node.inherited | self._sheet
         found = [link for link in links if link[0].startswith("marker") == markers]
         most = max((self._target(name)[0] for _, name in found), default=0.0)

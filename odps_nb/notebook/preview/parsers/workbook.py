@@ -60,9 +60,9 @@ def _check(data: bytes) -> None:
 
 
 def _check_extents(archive: zipfile.ZipFile) -> None:
-    """Refuse an Excel sheet with few cells that are far apart.
+    """Refuse an Excel sheet whose bounding rectangle is too large.
 
-    OpenDocument sheets are bounded by the library's limit on repeated cells.
+    The library itself limits OpenDocument sheets, by a maximum of repeated cells.
     """
     for info in archive.infolist():
         if not info.filename.endswith(".xml") or info.flag_bits & 1:
@@ -107,7 +107,7 @@ def _is_locked(data: bytes) -> bool:
 
 
 def _texts(values: list[Any]) -> list[str]:
-    """Return cells as texts, whole numbers without ``.0``, as Excel shows them."""
+    """Return the cells as strings; whole numbers have no ``.0``, as in Excel."""
     return [
         str(int(value) if isinstance(value, float) and value.is_integer() else value)
         for value in values

@@ -1,6 +1,6 @@
 """Extracts text from untrusted XML without building a tree, for `document`.
 
-Files that declare entities or an internal document type are refused; no other file is loaded.
+Files with an internal DTD, which could declare entities, are refused. No other file is loaded.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            # only an internal document type can declare entities
-            raise UnshowableError("its XML has an internal document type: not read")
+            # only an internal DTD can declare entities
+            raise UnshowableError("its XML has an internal DTD: not read")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         local, wanted = _local(name), self._wanted
