@@ -1,6 +1,6 @@
 """``odps-nb probe``: asks questions, prints verdicts and writes a report.
 
-It drops the tables that it created before it exits, even when interrupted or terminated.
+Before it exits, it drops the tables that it created, even if it is interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Create the report folder; remove an earlier report or a link at its path."""
+    """Create the report folder; remove an earlier report, or a link in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
@@ -193,7 +193,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: differences, then open questions, then the rest."""
+    """Return the report as text: differences, then unanswered questions, then the rest."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)

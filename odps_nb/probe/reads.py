@@ -205,7 +205,7 @@ def _filter_ranges(asker: Asker) -> Observation:
 
 
 def _kept(asker: Asker, text: str) -> Observation:
-    """Count the rows of a filtered session whose splits are sized in bytes."""
+    """Count the rows that a filtered session returns if its splits are sized in bytes."""
     body: dict[str, Any] = {"RequiredDataColumns": ["c1", "c2"], "FilterPredicate": text}
     members = open_session(asker, "plain", SplitOptions=SIZE, **body).need().members
     splits = range(int(members["SplitsCount"]))

@@ -50,7 +50,7 @@ def _fill_parts(asker: Asker) -> None:
 
 
 def _fill_moments(asker: Asker) -> None:
-    """Load rows before, within and after the range of nanosecond timestamps."""
+    """Load rows with times within, before and after the range of nanosecond timestamps."""
     days = [datetime.datetime(year, 1, 2, 3, 4, 5) for year in (2024, 1960, 2040)]
     units = {"dt": "ms", "ts": "us", "ntz": "us"}
     times = {name: pa.array(days, pa.timestamp(unit)) for name, unit in units.items()}
@@ -94,11 +94,11 @@ KINDS: Mapping[str, _Kind] = {
     "blobs": _Kind("c1 bigint, b blob", _BLOBS, BLOBS),
     "blob_parts": _Kind("c1 bigint, b blob", f"{_PARTITIONS} {_BLOBS}", BLOBS),
 }
-"""The definition for each kind of table."""
+"""Definition of each kind of table."""
 
 
 class Scratch:
-    """The created tables, with the name prefix ``name``; they are created on demand."""
+    """The tables that the probe creates on demand, with the name prefix ``name``."""
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
@@ -108,7 +108,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop a killed run's tables; raise `ConfigError` for a table of another program."""
+        """Drop a killed run's tables; raise `ConfigError` if one belongs to another program."""
         for name in self._names.values():
             self._begin()
             try:
@@ -124,7 +124,7 @@ class Scratch:
             self._drop(name)
 
     def make(self, kind: str) -> None:
-        """Create a table and its rows."""
+        """Create the table of a kind and load its rows."""
         name, how = self._names[kind], KINDS[kind]
         self._begin()
         self._asker.run(

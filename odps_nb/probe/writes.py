@@ -207,7 +207,7 @@ def _reference(asker: Asker) -> str:
 def _blob_references(asker: Asker) -> Observation:
     body = {"BlobReferences": [_reference(asker)] * MANY}
     found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
-    # block checksums add bytes, so the response size reveals them
+    # the response also contains block checksums, so it may be longer than the blobs
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 

@@ -1,7 +1,7 @@
 """The stream classes of the vendor's SDK, with verified reads and typed errors.
 
 Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``). Failures always raise typed errors and never return ``None`` or ``False``.
+``get_request_id``). Failures raise typed errors instead of returning ``None`` or ``False``.
 ``docs/coming-from-pyodps.md`` lists what is the same and what differs. All classes are context
 managers; ``close`` is idempotent, and using a closed object raises `odps_nb.errors.StateError`.
 

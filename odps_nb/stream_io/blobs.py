@@ -119,8 +119,9 @@ class BlobDataIterator(Iterator[BlobRecord]):
         The body as received, including CRC blocks and content coding: an object with ``read(n)``.
         Closed by `close` and by leaving a ``with`` block.
     expected_count
-        Number of requested references. One means a raw payload; any other number means as many
-        frames (``docs/protocol.md`` section 6.4). The content is not used to guess the form.
+        Number of requested references. For one reference, the payload is raw; otherwise, it has one
+        frame per reference (``docs/protocol.md`` section 6.4). The format is never guessed from the
+        content.
     content_encoding
         Value of the ``Content-Encoding`` header. Default: the header of the stream, if it has any.
     max_output

@@ -291,9 +291,10 @@ class CrcStrippingStream(PayloadStream):
     Raises
     ------
     ChecksumError
-        Raised by any read: a block does not match its checksum. ``block`` and ``offset`` locate it.
+        Raised by any read: a block does not match its checksum. The error's ``block`` and
+        ``offset`` locate it.
     TruncatedError
-        The body ends inside a block. Whether it may end after a whole block depends on HTTP or the
+        The body ends inside a block. Missing whole blocks at its end are detected by HTTP or by the
         frames (``docs/protocol.md`` section 6.3).
 
     Examples

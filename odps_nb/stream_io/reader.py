@@ -58,8 +58,8 @@ class StreamReader(io.BufferedIOBase):
     Parameters
     ----------
     response_or_opener
-        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
-        or a function without arguments that fetches one. It is called when first needed.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests), or
+        a function without arguments that fetches one, which is called when first needed.
 
     Raises
     ------
@@ -201,7 +201,7 @@ class StreamReader(io.BufferedIOBase):
         return self._closed
 
     def abort(self) -> None:
-        """Make a waiting read end soon, from any thread; later reads raise."""
+        """End a blocked read soon; may be called from any thread. Later reads raise."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()

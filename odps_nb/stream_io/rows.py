@@ -37,7 +37,7 @@ class ArrowReader:
     max_batch
         Maximum bytes of one batch.
     max_decompressed
-        Maximum bytes that a batch with compressed buffers may need; checked before the buffers are
+        Maximum size of a batch after decompression, in bytes; checked before its buffers are
         decompressed.
     max_output
         Maximum bytes that the body's content coding may decode to.
@@ -49,14 +49,14 @@ class ArrowReader:
     Raises
     ------
     ConversionError
-        Raised by the iteration: a text is not UTF-8, and ``text`` is ``"strict"``.
+        Raised by the iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
         Raised by the iteration: the stream ends too early.
     FramingError
         The body is not an Arrow stream, continues after its end, or contains damaged values. Every
         batch is fully validated.
     LimitExceededError
-        A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
+        A batch is larger than ``max_batch``, or than ``max_decompressed`` after decompression.
 
     Examples
     --------
@@ -166,8 +166,9 @@ class ArrowWriter(Finishing):
     stream_writer
         A `StreamWriter` that sends the body.
     schema
-        Schema of all batches. ``None``: that of the first batch. A compression in its place, as in
-        the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
+        Schema of all batches. Default: the schema of the first batch. A compression in this
+        position, as in the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as
+        ``compression``.
     compression
         Codec for the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
 

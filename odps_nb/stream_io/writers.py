@@ -286,7 +286,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
     Parameters
     ----------
     upload_or_opener
-        As for `StreamWriter`. Its request must declare the same compression.
+        As for `StreamWriter`. The request must declare the same compression.
     compression
         Coding of the body: ``None``, ``"zstd"`` or ``"lz4"``.
 

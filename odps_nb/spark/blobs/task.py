@@ -43,8 +43,7 @@ REFERENCES_PER_REQUEST = 64
 #: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent. A batch exceeds these limits only if a
-#: single row does.
+#: Rows and bytes of results after which a batch is sent. Only its last row may exceed the bytes.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000
@@ -57,8 +56,9 @@ LARGEST_VALUE = 256_000_000
 class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, a
-    failing row's results are null; ``error_column``, the last of ``whole``, has its error.
+    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, the
+    results of a failed row are null, and ``error_column``, the last column of ``whole``, contains
+    its error.
     """
 
     profile: TaskProfile
@@ -166,7 +166,7 @@ def _made(
 def _records(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Yield one blob per reference; repeated references reuse blobs kept in memory if they fit."""
+    """Yield one blob per reference; blobs of repeated references are kept in memory if they fit."""
     left = Counter(tokens)
     kept: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MINIMUM_PYSPARK = (4, 0)
 
-#: Names of settings whose values Spark hides in its UI and event log. Its own default misses
+#: Pattern of settings whose values Spark hides in its UI and event log. Spark's default misses
 #: ``access_key``, ``access_id`` and ``bearer``.
 REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
 
@@ -56,10 +56,10 @@ def session(
     master
         Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
     remote
-        Spark Connect instead of a master: ``"sc://host:15002"``, or ``"local[2]"`` for a server
-        on this machine, which listens on loopback only. Default: the value of ``SPARK_REMOTE``.
-        odps_nb must be installed where the server's Python workers run. A server on another
-        machine accepts only ``spark.sql`` settings.
+        Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
+        ``"local[2]"`` to start one on this machine, which listens on loopback only. Default: the
+        value of ``SPARK_REMOTE``. odps_nb must be installed where the server's Python workers run.
+        A server on another machine accepts only ``spark.sql`` settings.
     quiet
         Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
         log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
@@ -130,7 +130,7 @@ def session(
 
 
 def _running() -> SparkSession | None:
-    """Return the active session of this thread, or else of this process, classic or Connect."""
+    """Return the active session, classic or Connect, of this thread or else of this process."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession

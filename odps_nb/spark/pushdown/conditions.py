@@ -32,7 +32,7 @@ from odps_nb.spark.pushdown.scopes import parts_of
 
 #: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
-#: Words that Spark evaluates by the clock, and functions whose value varies between calls.
+#: Words that Spark replaces with a time, and functions whose value varies between calls.
 _SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
@@ -52,8 +52,8 @@ class Computed(ColumnValue):
     """The text of a condition over partition columns, which Spark evaluates.
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
-    clock functions in the query, ``start`` is that of the text. ``is_strict``: the condition only
-    compares, so it is null if all its columns are.
+    clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
+    condition only compares, so it is null if all its columns are null.
     """
 
     text: str
@@ -174,7 +174,7 @@ def _strict_nodes() -> set[type]:
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
-    """Return where clock functions are called; ``None`` if other values may vary between calls."""
+    """Return the positions of clock functions; ``None`` if other values may vary between calls."""
     found = []
     said = ["" if _is_text(one) else one.text.lower() for one in tokens]
     for place, (token, word) in enumerate(zip(tokens, said, strict=True)):

@@ -25,7 +25,7 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 
 @contextlib.contextmanager
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
-    """Raise `NotFoundError` or `QueryError` in place of Spark's errors.
+    """Raise `NotFoundError` or `QueryError` instead of Spark's errors.
 
     The message is Spark's, without the Java stack; a note quotes the line of the query.
     """
@@ -42,7 +42,7 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
 
 
 def _place_of(failure: PySparkException) -> str | None:
-    """Return the query line that an error refers to, with its number; ``None`` without one."""
+    """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
         # The context is neither a Python call nor the text of a Spark view.

@@ -53,10 +53,11 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``words`` are all words outside quotes, in lower case, so other columns are unused.
+    ``words`` are all words outside quotes, in lower case; columns not among them are unused.
     ``plain_texts`` are literals that all Spark versions read alike. ``is_regular`` is false if the
-    tree may omit some of the text, ``is_repeatable`` if dropping rows may change other values.
-    ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``: (start, end, replacement).
+    tree may omit some of the text; ``is_repeatable`` is false if dropping rows may change other
+    values. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed`` lists replacements
+    as (start, end, text).
     """
 
     text: str

@@ -28,8 +28,9 @@ Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` for all; ``known_partitions`` is the table's number of partitions if
-    they were listed. ``conditions`` filter rows, ``partition_conditions`` select partitions.
+    ``partitions`` is ``None`` if all are read; ``known_partitions`` is the number of the table's
+    partitions if they were listed. ``conditions`` filter rows, ``partition_conditions`` select
+    partitions.
     """
 
     name: str = field(compare=False)

@@ -1,6 +1,6 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-Each table gets a read session with only the columns, partitions and rows that the query can use
+Each table is read in a session of only the columns, partitions and rows that the query can use
 (`plan`), as Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
 """
 
@@ -66,28 +66,28 @@ def sql(
 ) -> DataFrame:
     """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
-    A name in the query denotes the first match of: a ``with`` entry of the query, a view or table
-    that Spark knows, a table of the service (``table``, ``project.table``,
+    A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
+    view or table that Spark knows, a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
-    `explain_sql` shows which. No entry is left in Spark's catalog.
+    `explain_sql` shows which. Spark's catalog does not change.
 
     Parameters
     ----------
     odps
-        A connection, a `Profile`, a profile's name, or ``None`` for the environment's.
+        A connection, a `Profile`, the name of a profile, or ``None`` for that of the environment.
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         Values for ``:name`` in the text, quoted safely, and names of tables and columns for
-        ``{name}``, as for `Connection.sql`. Times with sub-microsecond digits are refused.
+        ``{name}``, as for `Connection.sql`. Times with nanoseconds are rejected.
     limit
         Maximum number of rows of the result.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each table is a snapshot of this moment, as in `read`. Conditions that select partitions by
-        the clock (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
+        Each table is a snapshot of this moment, as in `read`. Conditions on partitions that depend
+        on the time (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def explain_sql(
 ) -> SparkQuery:
     """Plan a query and return what it will read from each table; opens no read session.
 
-    Sends a request for each table, and one for its partitions if a condition chooses among them.
+    Sends a request for each table, and one for its partitions if a condition selects among them.
     Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
     Without a session, every table is looked up on the service.
 

@@ -1,8 +1,9 @@
 """Describes the FROM clause of a select, and finds the outer relations that read the select.
 
 A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
-pushed into a select if the column is output unchanged, and dropping rows does not change the result
-for other rows: the select has no limit or window, and if it groups, only keys are used.
+pushed into a select if its columns are output unchanged and dropping rows does not change the
+result for other rows. So the select must have no limit or window; if it groups rows, the condition
+may use only the keys.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tu
 
 
 def _whole_operation(select: Any) -> Any | None:
-    """Return the outermost set operation around a select, or the select; ``None`` if limited."""
+    """Return the outermost set operation of a select, or the select; ``None`` if it is limited."""
     from sqlglot import exp
 
     top = select

@@ -76,7 +76,7 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed, values of these differ on each call, so dropping rows does not matter.
+# Without a seed, these return another value on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 

@@ -2,7 +2,7 @@
 
 In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the commit request, and
 ``….done`` after it. If a query is restarted in between, it repeats the same commit instead of
-writing the rows again. The digest is over Spark's files for the query and the batch, because batch
+writing the rows again. The digest covers Spark's files for the query and the batch, because batch
 numbers restart at 0 if a checkpoint is cleared manually. Used only in the driver; contains no keys.
 """
 
@@ -65,7 +65,8 @@ class Intent:
 class CommitLog:
     """The log files of one checkpoint, at a path or URI for ``pyarrow.fs`` or fsspec.
 
-    The storage library reads keys and endpoint from its own settings, such as ``AWS_ENDPOINT_URL``.
+    The storage library reads its keys and endpoint from its own settings, such as
+    ``AWS_ENDPOINT_URL``.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -130,7 +131,7 @@ class CommitLog:
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Link a file to its final name; raise if it exists, do nothing without hard links."""
+        """Link a file to its final name; raise if it exists; no-op if links are unsupported."""
         try:
             os.link(beside, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:

@@ -1,4 +1,4 @@
-"""Parses the options of ``format("odps")``; rejects unknown ones, since ignoring is unsafe."""
+"""Parses the options of ``format("odps")``; rejects unknown ones, as ignoring them is unsafe."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadSettings:
-    """Options of a stream read; ``start`` is the version to begin after, ``None``: the newest.
+    """Options of a stream read; ``start`` is the version to begin after (``None``: the newest).
 
     With ``start`` 0, a stream begins with the existing rows.
     """
@@ -319,7 +319,7 @@ class StreamReadSettings:
 
 def _bound(given: Mapping[str, str], name: str) -> int | str | None:
     text = given.get(name)
-    # a longer number is no version, and is reported as such where times are parsed
+    # a longer number cannot be a version, and is rejected when it is parsed as a time
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 

@@ -340,7 +340,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._versions.added(after, last.version) if last.version > after else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one split; in a task."""
+        """Read one split; runs in a task."""
         if isinstance(partition, _Part):
             yield from read_split(partition.task, partition.number, self._schema, expired=_EXPIRED)
 

@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return a connection's profile or a named one; for ``None``, the environment's."""
+    """Return the profile of a connection, or a named one; for ``None``, that of the environment."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):

@@ -100,7 +100,7 @@ def write(
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
     decimals, text
-        Conversions of values that do not fit unchanged, as for `Table.write`.
+        Allowed conversions of values that do not fit as they are, as for `Table.write`.
     create, partitioned_by
         Create the table if it is missing, as for `Table.write`.
     progress
@@ -110,10 +110,10 @@ def write(
     Raises
     ------
     ConversionError
-        Columns, types or values do not fit: nothing was written.
+        Columns, types or values do not fit. Nothing was written.
     ArgumentError
         `overwrite` does not determine which partitions to replace, or the rows belong to more than
-        `max_partitions`: nothing was written.
+        `max_partitions` partitions. Nothing was written.
     NotFoundError
         The table does not exist, and ``create`` is not set.
 
@@ -290,7 +290,7 @@ def _run(df: DataFrame, task: WriteTask) -> list[Written]:
 
 
 def _as_batch(written: Written) -> pa.RecordBatch:
-    """Return a one-row batch of JSON; ``pa.array`` would import pandas in each worker."""
+    """Return a one-row batch of JSON; avoids ``pa.array``, which would import pandas in workers."""
     import pyarrow as pa
 
     text = json.dumps(dataclasses.asdict(written)).encode()

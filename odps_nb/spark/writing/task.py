@@ -60,7 +60,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A closed stream and the size of the blobs it contains (``blob_size``, bytes).
+    """A closed stream, with the number and the total size (bytes) of its blobs.
 
     ``partitions`` are the table partitions of its rows, as text.
     """
