@@ -99,7 +99,7 @@ class Response:
     def need(self) -> Response:
         """Return the response itself; raise `CannotTell` for a refusal or failure."""
         if self.status >= 400:
-            raise CannotTell(f"a preparatory request was refused: {self.status} {self.code}")
+            raise CannotTell(f"a preparatory request failed ({self.status} {self.code})")
         return self
 
     def table(self) -> pa.Table:
@@ -249,7 +249,7 @@ class Asker:
             code = shown_code(error.code)
             if isinstance(error, AccessDeniedError) and not may_deny:
                 self._record(request.shown(), {"status": error.status, "code": code})
-                raise CannotTell(f"the account lacks permission: {error.status} {code}") from None
+                raise CannotTell(f"the account lacks permission ({error.status} {code})") from None
             found = Response(status=error.status or 500, code=code)
         self._learn(found, target)
         if found.status < 300 and action == "TableCreateWriteSession":
@@ -258,7 +258,7 @@ class Asker:
             self._writing.pop(session, None)
         self._record(request.shown(), found.shown())
         if found.status >= 500 and not may_fail:
-            raise CannotTell(f"the service failed: {found.status} {found.code}")
+            raise CannotTell(f"the service failed ({found.status} {found.code})")
         return found
 
     def abort_writes(self) -> None:
@@ -278,7 +278,7 @@ class Asker:
                 return response
             time.sleep(min(1.0, self._transport.seconds_left))
             response = again()
-        raise CannotTell("the session was not ready in time")
+        raise CannotTell(f"the session was not ready after {POLLS} requests")
 
     def _read(self, response: HttpResponse, kind: str) -> Response:
         response.end_in_time()
@@ -345,7 +345,7 @@ class Asker:
             code, kind = shown_code(error.code), type(error).__name__
             self._record(request, {"kind": kind, "status": error.status, "code": code})
             if isinstance(error, AccessDeniedError):
-                raise CannotTell("the account may not run this statement") from None
+                raise CannotTell("the account lacks permission to run this statement") from None
             raise
         self.redactor.number(instance.instance_id, "instance")
         self._record(request, {"ended": "well"})

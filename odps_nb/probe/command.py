@@ -54,7 +54,7 @@ def main(words: Sequence[str], *, version: str) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "stopped; the created tables were dropped; the report has the questions asked so far",
+            "stopped: the created tables were dropped; the report has the questions asked so far",
             file=sys.stderr,
         )
         return 130
@@ -63,7 +63,7 @@ def main(words: Sequence[str], *, version: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odps-nb probe",
-        description="Test open questions on a real service, and write a report without names.",
+        description="Ask a real service the open questions, and write a report without names.",
     )
     parser.add_argument("--profile", help="name of a profile; default: the one that connect() uses")
     parser.add_argument("--table", help="any table to read; it is never written to")
@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", default="odps-nb-probe", help="folder for the report")
     parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="questions to ask")
     parser.add_argument("--list", action="store_true", help="only print the questions")
-    parser.add_argument("--local", action="store_true", help="use a new embedded service instead")
+    parser.add_argument(
+        "--local", action="store_true", help="use a new embedded service instead of a real one"
+    )
     return parser
 
 

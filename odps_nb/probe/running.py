@@ -41,9 +41,9 @@ def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
     wanted = set(ids)
     if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(
-            f"there is no question {', '.join(sorted(unknown))}",
+            f"there is no question with the id {', '.join(sorted(unknown))}",
             option="only",
-            hint="run odps-nb probe --list for all ids",
+            hint="run odps-nb probe --list to see all ids",
         )
     return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)
 

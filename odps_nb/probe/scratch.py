@@ -117,9 +117,9 @@ class Scratch:
                 continue
             if found.comment != MARK:
                 raise ConfigError(
-                    f"{name} exists and was not created by a probe",
+                    f"the table {name} already exists and was not created by a probe",
                     option="write",
-                    hint="pass a name prefix that no table has",
+                    hint="pass another name prefix to --write",
                 )
             self._drop(name)
 

@@ -186,7 +186,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             raise StateError(f"the iterator {self._state}")
         if not self._left and self._source.index >= 0:
             raise StopIteration
-        self._state = "failed before; bytes after a defect cannot be decoded"
+        self._state = "has already failed; data after a damaged part cannot be decoded"
         record = self._advance()
         self._state = ""
         if record is None:
@@ -236,8 +236,8 @@ class BlobDataIterator(Iterator[BlobRecord]):
 
     def _hand_over(self) -> _Blobs:
         if self._state or self._source.index >= 0:
-            raise StateError("the iterator is in use", hint="stream from a fresh BlobDataIterator")
-        self._state = "was handed over to a BlobStreamReader"
+            raise StateError("the iterator is already in use", hint="pass a new BlobDataIterator")
+        self._state = "was passed to a BlobStreamReader"
         return self._source
 
     def close(self) -> None:
@@ -360,7 +360,9 @@ class BlobStreamReader(io.BufferedIOBase):
         if self._state == "closed":
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._state == "failed":
-            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
+            raise StateError(
+                "the reader has already failed; data after a damaged part cannot be decoded"
+            )
         if self._state == "new":
             self._state = "open" if self._guarded(self._source.open_next) else "ended"
         return self._source

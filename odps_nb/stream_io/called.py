@@ -72,7 +72,7 @@ def _refuse_early(response: Any) -> Exception:
     if status != 200:
         return decode_error(status, headers, body)
     return ServiceError(
-        "the server answered before the request ended",
+        "the server responded before the request ended",
         status=status,
         request_id=find_header(headers, REQUEST_ID),
     )

@@ -244,7 +244,9 @@ class PayloadStream(io.BufferedIOBase):
         if self._state == "closed":
             raise StateError("the stream is closed", hint="read it before closing it")
         if self._state:
-            raise StateError("the stream failed before; bytes after a defect cannot be decoded")
+            raise StateError(
+                "the stream has already failed; data after a damaged part cannot be decoded"
+            )
 
     def _next(self) -> bytes:
         """Return the next piece of payload, empty at the end."""

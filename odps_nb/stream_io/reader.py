@@ -145,7 +145,7 @@ class StreamReader(io.BufferedIOBase):
         if self._closed:
             raise StateError("the stream is closed", hint="read it before closing it")
         if self._state is Status.FAILED:
-            raise StateError("the stream failed before", hint="open it again")
+            raise StateError("the stream has already failed", hint="open it again")
         if self._answer is None and self._opener is not None:
             self._answer = self._opener()
         if self._body is None:

@@ -127,7 +127,9 @@ class ArrowReader:
         if self._closed:
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._status is Status.FAILED:
-            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
+            raise StateError(
+                "the reader has already failed; data after a damaged part cannot be decoded"
+            )
         before, self._status = self._status, Status.FAILED
         result = step()
         self._status = before
@@ -230,8 +232,7 @@ class ArrowWriter(Finishing):
         StateError
             The writer was finished or aborted, or it failed.
         """
-        if not self._stream.writable():
-            raise StateError(f"the writer is {self._stream.get_status().value.lower()}")
+        self._stream._check_open()
         if self._schema is None:
             self._schema = record_batch.schema
         if not record_batch.schema.equals(self._schema):
@@ -258,8 +259,8 @@ class ArrowWriter(Finishing):
             if self._schema is None:
                 self.abort()
                 raise StateError(
-                    "nothing was written and no schema was given: there is no Arrow stream to send",
-                    hint="pass a schema, ArrowWriter(stream, schema), to send no rows",
+                    "nothing was written and no schema was given, so there is no stream to send",
+                    hint="pass a schema to send an empty stream: ArrowWriter(stream, schema)",
                 )
             self._opened().close()
         return self._stream.finish()

@@ -30,7 +30,7 @@ def _plain(data: Any) -> bytes:
             f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
             source_type=type(data).__name__,
             target_type="bytes",
-            hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
+            hint="write(text.encode())" if is_text else "pass bytes or a bytes-like object",
         ) from None
 
 
@@ -143,7 +143,8 @@ class _Writer(Finishing, Generic[Result]):
 
     def _check_open(self) -> None:
         if self._state is not Status.RUNNING:
-            raise StateError(f"the writer is {self._state.value.lower()}", hint="open another one")
+            problem = f"the writer no longer accepts data (status: {self._state.value.lower()})"
+            raise StateError(problem, hint="open another writer")
 
     def _opened(self) -> Any:
         if self._upload is None:
@@ -332,7 +333,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
             raise FramingError(
-                f"the response to an upload has {len(answer.references)} references",
+                f"the response to an upload has {len(answer.references)} references instead of one",
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
@@ -349,7 +350,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
     def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
         if stored is not None and stored != sent:
             raise ChecksumError(
-                f"the server stored a blob of {what} {stored}, but {sent} was sent",
+                f"the server stored a blob with {what} {stored}, but {what} {sent} was sent",
                 expected=sent,
                 actual=stored,
                 request_id=self._request_id,

@@ -157,8 +157,8 @@ def with_blobs(
         raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
             argument="max_blob_bytes",
-            hint="use odps_nb.spark.blob_map for larger blobs; a value in a Spark row has at most "
-            f"{format_bytes(LARGEST_VALUE)}",
+            hint="use odps_nb.spark.blob_map for larger blobs; the maximum for a value in a Spark "
+            f"row is {format_bytes(LARGEST_VALUE)}",
         )
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
@@ -220,7 +220,7 @@ def _error_column(on_error: str) -> str | None:
     """Check `on_error`; return the name of the error column, or ``None`` without one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
-            f"on_error is {on_error!r}, which is not allowed",
+            f"on_error is {on_error!r}; it must be text that is not empty",
             argument="on_error",
             hint="pass 'raise', 'null', or the name of a new column for the text of the error",
         )

@@ -221,13 +221,13 @@ def _fetch(
 
 
 def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
-    size = "is" if error.actual is None else f"has {format_bytes(error.actual)} and is"
+    size = "is larger" if error.actual is None else f"has {format_bytes(error.actual)}, more"
     return LimitExceededError(
-        f"a blob of column {task.name!r} {size} larger than max_blob_bytes="
+        f"a blob of column {task.name!r} {size} than max_blob_bytes="
         f"{format_bytes(task.largest or 0)}",
         limit=error.limit,
         actual=error.actual,
-        hint="process large blobs inside the tasks with odps_nb.spark.blob_map, or raise "
+        hint="process large blobs inside the tasks with odps_nb.spark.blob_map, or increase "
         f"max_blob_bytes (up to {format_bytes(LARGEST_VALUE)})",
         request_id=error.request_id,
     )
@@ -318,5 +318,5 @@ def _too_much(name: str, size: int) -> LimitExceededError:
         f"in a Spark row is {format_bytes(LARGEST_VALUE)}",
         limit=LARGEST_VALUE,
         actual=size,
-        hint="return less, or write large blobs without Spark: odps.table(…).write(…)",
+        hint="return smaller values, or write large blobs without Spark: odps.table(…).write(…)",
     )

@@ -52,8 +52,8 @@ def check_server(url: str) -> None:
     except ConnectionRefusedError:
         raise ConnectError(
             f"no Spark Connect server listens on {host}:{port}",
-            hint="start one there (sbin/start-connect-server.sh), check the port, or leave out "
-            "remote= (and SPARK_REMOTE) for a Spark on this machine",
+            hint="start one there (sbin/start-connect-server.sh), check the port, or omit remote= "
+            "(and unset SPARK_REMOTE) to run Spark on this machine",
         ) from None
     except OSError:
         return
@@ -70,7 +70,7 @@ def _address(url: str) -> tuple[str, int]:
         raise ConfigError(
             "remote is not the address of a Spark Connect server",
             option="remote",
-            hint="write remote='sc://host:15002', or remote='local[2]' for one on this machine",
+            hint="pass remote='sc://host:15002', or remote='local[2]' for a server on this machine",
         )
     return host, port or PORT
 
@@ -83,9 +83,9 @@ def check_free(port: int = PORT) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise ConfigError(
-                f"port {port} is in use, and pyspark can start its Connect server on no other port",
+                f"port {port} is in use, and pyspark starts its Connect server only on this port",
                 option="remote",
-                hint="stop the other session, or leave out remote= for a Spark without Connect",
+                hint="stop the other session, or omit remote= to start Spark without Connect",
             ) from None
 
 

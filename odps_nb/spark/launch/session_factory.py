@@ -107,9 +107,9 @@ def session(
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
         raise ConfigError(
-            "both a master and a remote are given",
+            "both master and remote are given",
             option="remote",
-            hint="pass only one of them, or unset SPARK_REMOTE: a session uses either a cluster "
+            hint="pass only one of them, or unset SPARK_REMOTE; a session uses either a cluster "
             "(master) or a Spark Connect server (remote)",
         )
     if remote:

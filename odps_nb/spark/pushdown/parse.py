@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "explain": "call odps_nb.spark.explain_sql, or .explain() of the DataFrame",
     "table": "write select * from … instead",
 }
-_SERVICE = "run it on the service with %%odps sql (odps.sql), or for Spark's tables with spark.sql"
+_SERVICE = "run it with %%odps sql (odps.sql) on the service, or with spark.sql on Spark's tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def parse_query(text: str) -> ParsedQuery:
     except RecursionError:
         raise ArgumentError("the query is nested too deeply") from None
     if len(trees) != 1:
-        raise ArgumentError(f"the text has {len(trees)} statements", hint="write one query")
+        raise ArgumentError(f"the text has {len(trees)} statements", hint="pass exactly one query")
     _check_tree(trees[0])
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]

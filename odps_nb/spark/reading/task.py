@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
-    "a new session, because it would read another snapshot than the other tasks"
+    "a new session, because it would read a different snapshot from the other tasks"
 )
 
 

@@ -57,7 +57,7 @@ class Intent:
             return cls(table=str(found["table"]), session=str(found["session"]), streams=streams)
         except (ValueError, KeyError, TypeError):
             raise StateError(
-                f"{path} is damaged: whether its micro-batch was committed is unknown",
+                f"{path} is damaged, so it is unknown whether its micro-batch was committed",
                 hint="check whether its rows are in the table; if not, delete the file",
             ) from None
 
@@ -109,10 +109,10 @@ class CommitLog:
                 digest.update(self._read(f"{self._root}/{name}"))
             except OSError as error:
                 raise ConfigError(
-                    f"{self._root} is not the checkpoint of this query as seen from the driver: "
-                    f"{name} cannot be read ({type(error).__name__})",
+                    f"the driver cannot read {name} in the checkpoint {self._root} of this query "
+                    f"({type(error).__name__})",
                     option="checkpointLocation",
-                    hint="set checkpointLocation with its scheme, e.g. hdfs://… or file://…",
+                    hint="include the scheme in checkpointLocation, e.g. hdfs://… or file://…",
                 ) from error
         return f"{self._folder}/{batch}-{digest.hexdigest()[:16]}.{kind}"
 
@@ -171,7 +171,7 @@ class CommitLog:
 
 def _taken(batch: int, path: str) -> StateError:
     return StateError(
-        f"another driver writes micro-batch {batch} with this checkpoint: {path} exists already",
+        f"another driver is writing micro-batch {batch} with this checkpoint: {path} exists",
         hint="stop one of the two queries; this one has not written to the table",
     )
 

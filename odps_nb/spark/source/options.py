@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _INSTEAD = {
     'use .option("since", …) and .option("until", …) for the rows that versions added; earlier '
     "versions cannot be read": ("timestampasof", "versionasof"),
-    "add columns with odps.sql('alter table … add columns …'); a write does not": (
+    "add columns with odps.sql('alter table … add columns …'); a write cannot add them": (
         *("mergeschema", "overwriteschema"),
     ),
     'use mode overwrite with .option("overwrite", "partitions") to replace the partitions that '
@@ -53,7 +53,7 @@ _INSTEAD = {
     ),
     'name the table: .option("table", "project.table"), or .load("project.table")': ("dbtable",),
     "run a query with odps_nb.spark.sql(spark, odps, …), or odps.sql(…) on the service": ("query",),
-    "use the option where for a condition": ("filter",),
+    "use the option where to filter rows": ("filter",),
 }
 INSTEAD = {name: hint for hint, names in _INSTEAD.items() for name in names}
 
@@ -124,7 +124,7 @@ def _number(given: Mapping[str, str], name: str, *, at_least: int | None = None)
     try:
         number = int(text)
     except ValueError:
-        raise ConfigError(f"{name} {text!r} is not a whole number", option=name) from None
+        raise ConfigError(f"{name} is {text!r}; it must be a whole number", option=name) from None
     if at_least is not None and number < at_least:
         raise ConfigError(f"{name} is {number}; it must be at least {at_least}", option=name)
     return number
@@ -158,7 +158,7 @@ class ReadSettings:
             raise ConfigError(
                 "limit and where cannot be combined in format odps",
                 option="limit",
-                hint="remove the option limit and call .limit(n) after load()",
+                hint="omit the option limit, and call .limit(n) after load()",
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
@@ -270,7 +270,7 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
         case None | "partitions" | "all":
             return text
     raise ConfigError(
-        f"overwrite is {text!r}, which is not allowed",
+        f"overwrite is {text!r}; it must be 'partitions' or 'all'",
         option="overwrite",
         hint="use 'partitions' to replace the partitions that get rows, or 'all' to also "
         "drop the others (both with mode overwrite)",
@@ -299,7 +299,7 @@ class StreamReadSettings:
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
                 option="partitions",
-                hint="pass partitions or a range such as ds>=2024-01-01",
+                hint="pass names of partitions, or a range such as ds>=2024-01-01",
             )
         return cls(
             read=read,
@@ -343,7 +343,7 @@ def _start(given: Mapping[str, str]) -> int | None:
 def _flag(given: Mapping[str, str], name: str) -> bool:
     text = given.get(name, "false").strip().casefold()
     if text not in ("true", "false"):
-        raise ConfigError(f"{name} is {text!r}, neither true nor false", option=name)
+        raise ConfigError(f"{name} is {text!r}; it must be true or false", option=name)
     return text == "true"
 
 
@@ -354,7 +354,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{name} {text!r} is not a number of seconds", option=name)
+        raise ConfigError(f"{name} is {text!r}; it must be a number of seconds", option=name)
     return seconds
 
 
@@ -372,7 +372,7 @@ class StreamWriteSettings:
         checkpoint = given.get(_CHECKPOINT)
         if not checkpoint:
             raise ConfigError(
-                "the stream has no option checkpointLocation",
+                "the stream has no checkpointLocation option",
                 option="checkpointLocation",
                 hint='add .option("checkpointLocation", …) to this writeStream; commits are '
                 "recorded there",

@@ -49,7 +49,9 @@ else:
             """Placeholder for a class that older PySpark lacks."""
 
 
-_BEGIN_AGAIN = "restart with an empty checkpointLocation; the stream begins with the existing rows"
+_BEGIN_AGAIN = (
+    "restart with an empty checkpointLocation; the stream will begin with the existing rows"
+)
 _REPLACED = "VersionReplacedRows"
 _GONE = "NoSuchVersion"
 _EXPIRED = "restart the query; it reads the micro-batch again, with the same rows"
@@ -162,9 +164,9 @@ class TableVersions:
         name, found = self._settings.read.table, session.latest_version
         if version and session.splits:
             raise ProtocolError(
-                f"the versions after {version}, up to {version}, of {name} have rows: this "
-                "service includes the first version of a range, so rows would be read twice",
-                hint="report this to the authors of odps_nb; the stream reads nothing",
+                f"the service returned rows of {name} for the empty version range ({version}, "
+                f"{version}]: it includes the start version, so rows would be read twice",
+                hint="report this to the authors of odps_nb; no rows were read",
             )
         if not found and session.splits:
             raise ConfigError(
@@ -240,7 +242,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError(
                 "this PySpark version cannot limit the size of a micro-batch",
                 option="max_versions_per_trigger",
-                hint="install PySpark 4.2 or newer, or leave the option out",
+                hint="install PySpark 4.2 or newer, or omit the option",
             )
 
     # Excludes the client and the profile, which tasks do not need.

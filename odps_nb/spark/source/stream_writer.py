@@ -188,7 +188,7 @@ def _finished(
         if status in (_COMMITTED, _ABORTED):
             return status == _COMMITTED
         raise StateError(
-            f"micro-batch {batch} may be in {session.table} already: the service does not report "
+            f"micro-batch {batch} may already be in {session.table}: the service does not report "
             f"the outcome of the write session {earlier.session} ({error})",
             hint=f"check whether its rows are in the table. If so, create an empty file "
             f"{log.path(batch, 'done')}; if not, delete {log.path(batch)}. Then restart the "

@@ -127,8 +127,8 @@ def _found(settings: tuple[tuple[str, str], ...]) -> Profile:
         profile = Profile.resolve(named.pop("name", None), **named)
     except ConfigError as error:
         error.add_note(
-            f"on {socket.gethostname()}, where the task looked up its keys because the notebook "
-            f"has {KEYS}={_EXECUTOR}"
+            f"on {socket.gethostname()}, where the task looked up its keys because "
+            f"{KEYS}={_EXECUTOR} is set in the notebook"
         )
         raise
     if profile.credential_process:

@@ -97,7 +97,7 @@ def _check_blobs(kind: spark.DataType, target: OdpsType, path: str) -> None:
     elif isinstance(target, (ArrayType, MapType, StructType)):
         raise _misfit(path, kind, "the nesting differs")
     elif target.code is TypeCode.BLOB and not _describes_blob(kind):
-        raise _misfit(path, kind, "no blob")
+        raise _misfit(path, kind, "it does not describe a blob")
 
 
 def _describes_blob(kind: spark.DataType) -> bool:

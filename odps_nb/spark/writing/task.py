@@ -108,8 +108,8 @@ def too_many_partitions(table: TableName, named: set[str], limit: int) -> Argume
     return ArgumentError(
         f"the rows belong to more than {limit} partitions of {table}: {some}, …",
         code="TooManyPartitions",
-        hint="write fewer at a time (filter by partition, or name one with partition=); "
-        "or raise max_partitions if the service accepts more",
+        hint="write fewer partitions at a time (filter by partition, or name one with "
+        "partition=), or increase max_partitions if the service accepts more",
     )
 
 

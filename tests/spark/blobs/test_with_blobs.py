@@ -81,7 +81,7 @@ def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
     odps: Connection, media: DataFrame
 ) -> None:
     whole = odps_nb.spark.with_blobs(media, odps, "content", max_blob_bytes=1000)
-    with pytest.raises(Exception, match=r"larger than max_blob_bytes=1\.0 kB") as caught:
+    with pytest.raises(Exception, match=r"more than max_blob_bytes=1\.0 kB") as caught:
         whole.collect()
     error = from_spark(caught.value)
     assert isinstance(error, LimitExceededError)

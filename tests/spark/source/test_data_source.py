@@ -254,7 +254,7 @@ def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
     [
         ({}, "no table"),
         ({"table": "t", "retries": "-1"}, "retries is -1"),
-        ({"table": "t", "limit": "many"}, "not a whole number"),
+        ({"table": "t", "limit": "many"}, "must be a whole number"),
         ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),
