@@ -166,7 +166,7 @@ def test_an_intent_whose_session_was_aborted_is_written_again(
 def test_an_ambiguous_result_is_an_error_with_two_remedies(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table=str(table.name), session="never-was", streams=(("0", 1),)))
     again = query.write([1])
-    with pytest.raises(StateError, match=r"may be in .* already") as caught:
+    with pytest.raises(StateError, match="may already be in") as caught:
         query.commit(again, 0)
     assert ids(table) == []
     done, noted = query.log.path(0, "done"), query.log.path(0)
