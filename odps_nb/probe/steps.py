@@ -153,9 +153,11 @@ class ProbeUpload:
         return decode_nested(members.get("TableSchema") or {})
 
 
-def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
+def written(
+    asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str
+) -> ProbeUpload:
     """Upload rows in one stream and close the stream, with four requests."""
-    upload = ProbeUpload(asker, table)
+    upload = ProbeUpload(asker, table, partition, **flags)
     upload.open().need()
     upload.put(rows).need()
     upload.close()
@@ -164,7 +166,4 @@ def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
 
 def load(asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str) -> None:
     """Write rows and commit them, with five requests."""
-    upload = ProbeUpload(asker, table, partition, **flags)
-    upload.open().need()
-    upload.put(rows).need()
-    upload.finish()
+    written(asker, table, rows, partition, **flags).commit(STREAM).need()

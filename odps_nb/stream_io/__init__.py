@@ -17,9 +17,10 @@ managers; ``close`` is idempotent, and using a closed object raises `odps_nb.err
 ============================  ====================================================
 """
 
+from odps_nb.stream_io.base import Status
 from odps_nb.stream_io.blobs import BlobDataIterator, BlobStreamReader
 from odps_nb.stream_io.payload import CrcStrippingStream
-from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.reader import StreamReader
 from odps_nb.stream_io.rows import ArrowReader, ArrowWriter
 from odps_nb.stream_io.writers import (
     BlobStreamWriter,

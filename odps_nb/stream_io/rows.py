@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
 from odps_nb.errors import ConfigError, ConversionError, StateError
-from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.base import Guarded, Status
+from odps_nb.stream_io.reader import StreamReader
 from odps_nb.stream_io.writers import Finishing, StreamWriter, WriteResult
 from odps_nb.terms import Compression, TextMode
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.arrow_body import RowStream
 
 
-class ArrowReader:
+class ArrowReader(Guarded):
     """The record batches of a table read: iterate over it, or call `read` until ``None``.
 
     Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
@@ -71,6 +72,8 @@ class ArrowReader:
     [3]
     """
 
+    _name = "reader"
+
     def __init__(
         self,
         stream_reader: StreamReader,
@@ -90,8 +93,6 @@ class ArrowReader:
             "text": TextMode.of(text),
         }
         self._rows: RowStream | None = None
-        self._status = Status.RUNNING
-        self._closed = False
 
     def _opened(self) -> RowStream:
         if self._rows is None:
@@ -103,15 +104,15 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """Schema of the batches. Reads the beginning of the stream if needed."""
-        return self._guarded(lambda: self._opened().schema)
+        schema: pa.Schema = self._guarded(self._opened).schema
+        return schema
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch; ``None`` at the verified end of the stream."""
-        if self._status is Status.OK and not self._closed:
+        if self._ended and not self._closed:
             return None
-        batch = self._guarded(lambda: self._opened().read())
-        if batch is None:
-            self._status = Status.OK
+        batch: pa.RecordBatch | None = self._guarded(lambda: self._opened().read())
+        self._ended = batch is None
         return batch
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -123,21 +124,9 @@ class ArrowReader:
             raise StopIteration
         return batch
 
-    def _guarded(self, step: Callable[[], Any]) -> Any:
-        if self._closed:
-            raise StateError("the reader is closed", hint="read it before closing it")
-        if self._status is Status.FAILED:
-            raise StateError(
-                "the reader has already failed; data after a damaged part cannot be decoded"
-            )
-        before, self._status = self._status, Status.FAILED
-        result = step()
-        self._status = before
-        return result
-
     def get_status(self) -> Status:
         """Return the state: `Status.OK` once the end was verified."""
-        return self._status
+        return self._status()
 
     def get_request_id(self) -> str | None:
         """Return the server's id for this request; ``None`` until the response has arrived."""
@@ -146,8 +135,6 @@ class ArrowReader:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._closed = True
-        if self._status is Status.RUNNING:
-            self._status = Status.CANCELLED
         self._stream.close()
 
     def __enter__(self) -> Self:

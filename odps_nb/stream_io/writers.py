@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
+from odps_nb.stream_io.base import Status, read_response
 from odps_nb.stream_io.called import opener_of
-from odps_nb.stream_io.payload import close_raw
-from odps_nb.stream_io.reader import Status, status_of
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import WriteBlobAnswer, WriteRowsAnswer
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
@@ -163,13 +162,11 @@ class _Writer(Finishing, Generic[Result]):
 
     def _answer(self) -> tuple[bytes, Mapping[str, str]]:
         answer = self._opened().finish()
-        status = status_of(answer) or 200
         self._request_id = find_header(answer.headers, REQUEST_ID)
-        body = answer.read() if hasattr(answer, "read") else answer.content
-        close_raw(answer)
+        status, headers, body = read_response(answer)
         if status != 200:
-            raise decode_error(status, answer.headers, body)
-        return body, answer.headers
+            raise decode_error(status, headers, body)
+        return body, headers
 
     @abstractmethod
     def _send(self, data: bytes) -> None: ...
@@ -337,8 +334,17 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
-        self._compare("size", self._size, answer.size)
-        self._compare("MD5", md5, answer.md5 or None)
+        stored: tuple[tuple[str, int | str, int | str | None], ...]
+        stored = ("size", self._size, answer.size), ("MD5", md5, answer.md5 or None)
+        for what, sent, found in stored:
+            if found is not None and found != sent:
+                raise ChecksumError(
+                    f"the server stored a blob with {what} {found}, but {what} {sent} was sent",
+                    expected=sent,
+                    actual=found,
+                    request_id=self._request_id,
+                    hint="upload it again",
+                )
         return WriteBlobResult(
             reference=answer.references[0],
             size=self._size,
@@ -346,13 +352,3 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
             warning_message=answer.warning,
             request_id=self._request_id,
         )
-
-    def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
-        if stored is not None and stored != sent:
-            raise ChecksumError(
-                f"the server stored a blob with {what} {stored}, but {what} {sent} was sent",
-                expected=sent,
-                actual=stored,
-                request_id=self._request_id,
-                hint="upload it again",
-            )

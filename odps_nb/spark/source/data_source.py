@@ -162,7 +162,7 @@ class OdpsDataSource(DataSource):
         from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
         with task_errors('format("odps")'):
-            settings = ReadSettings.of_any(self._given())
+            settings = ReadSettings.of(self._given(), any_kind=True)
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
             found = settings.chosen(schema)

@@ -63,12 +63,9 @@ _NO_OPTION = {"params", "timestamp_unit"}
 _READ = _COMMON | {one.name for one in dataclasses.fields(ReadOptions)} - _NO_OPTION
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
-_STREAM_ONLY = frozenset(
-    {
-        *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version"),
-    }
-)
-_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
+_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | {
+    *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version")
+}
 _CHECKPOINT = "checkpointlocation"  # a Spark option, passed to the sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
@@ -139,14 +136,9 @@ class ReadSettings:
     options: ReadOptions
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Parse the options of a batch reader."""
-        return cls._of(_checked(options, _READ, "reader"))
-
-    @classmethod
-    def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Parse the options of a batch or stream reader, before its kind is known."""
-        return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
+    def of(cls, options: Mapping[str, str], *, any_kind: bool = False) -> ReadSettings:
+        """Parse the options of a batch reader; with ``any_kind``, those of a stream reader too."""
+        return cls._of(_checked(options, _READ | _STREAM_READ if any_kind else _READ, "reader"))
 
     @classmethod
     def _of(cls, given: Mapping[str, str]) -> ReadSettings:

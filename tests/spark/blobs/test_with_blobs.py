@@ -184,7 +184,7 @@ def test_the_bytes_of_a_blob_that_is_too_large_are_not_fetched(
 ) -> None:
     largest = max(odps.blob(token).size for token in tokens)
     assert len(_run(_task(odps, largest=largest), [*tokens])) == len(tokens)
-    with pytest.raises(LimitExceededError, match="is larger than max_blob_bytes") as caught:
+    with pytest.raises(LimitExceededError, match="more than max_blob_bytes") as caught:
         _run(_task(odps, largest=largest - 1), [*tokens])
     assert "blobs of column 'content'" in str(caught.value)
 
