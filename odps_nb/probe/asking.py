@@ -326,8 +326,8 @@ class Asker:
             self._routes[str(session)] = route
         self.redactor.number(session, "session")
         self.redactor.number(route, "route")
-        for key in ("AccessToken", "QuotaToken"):
-            self.redactor.number(members.get(key), "token")
+        self.redactor.number(members.get("AccessToken"), "token")
+        self.redactor.number(members.get("QuotaToken"), "token")
         self.redactor.number(members.get("BlobReference"), "reference")
 
     def _record(self, request: Mapping[str, object], answer: Mapping[str, object]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from odps_nb.errors import StateError
 
@@ -96,6 +97,16 @@ class Guarded:
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
 
     def _status(self) -> Status:
         if self._failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 from odps_nb.errors import ProtocolError, StateError
 from odps_nb.stream_io.base import ByteReader, Guarded, read_into_new
@@ -209,16 +209,10 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
             return records[::-1]
         if source.index >= source.count or not source.open_next():
             return []
-        record = self._whole()
+        data, start, verified = source.take(-1), source.start, not source.is_raw
         if source.index == source.count - 1:
             source.open_next()  # raises if anything follows the last blob
-        return [record]
-
-    def _whole(self) -> BlobRecord:
-        source = self._source
-        data, start = source.take(-1), source.start
-        verified = not source.is_raw
-        return BlobRecord(data, start.content_type, start.custom_file_name, verified=verified)
+        return [BlobRecord(data, start.content_type, start.custom_file_name, verified=verified)]
 
     def _hand_over(self) -> _Blobs:
         self._check_usable()
@@ -232,12 +226,6 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
         self._closed = True
         self._ready.clear()
         self._source.stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         left = max(self.expected_count - 1 - self._source.index, 0) + len(self._ready)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +22,12 @@ from odps_nb.wire.calls.errors import decode_error
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
     """Return a function that begins an upload; a function that takes the body runs in a thread."""
-    with suppress(ValueError):  # its signature is unknown, as for some C functions
-        try:
-            inspect.signature(function).bind()
-        except TypeError:
-            return lambda: CalledUpload(function)
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return lambda: CalledUpload(function)
+    except ValueError:  # its signature is unknown, as for some C functions
+        return function
     return function
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import ConfigError, ConversionError, StateError
 from odps_nb.stream_io.base import Guarded, Status
@@ -136,12 +136,6 @@ class ArrowReader(Guarded):
         """Close the connection. Idempotent."""
         self._closed = True
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class ArrowWriter(Finishing):

@@ -70,7 +70,6 @@ class _Writer(Finishing, Generic[Result]):
         self._upload: Any = upload_or_opener if is_upload else None
         self._opener = None if is_upload else opener_of(upload_or_opener)
         self._state = Status.RUNNING
-        self._finished = False
         self._result: Result | None = None
         self._request_id: str | None = None
 
@@ -103,7 +102,6 @@ class _Writer(Finishing, Generic[Result]):
         """
         if self._result is None:
             self._check_open()
-            self._finished = True
             self._result = self._guarded(self._end)
             self._state = Status.OK
         return self._result

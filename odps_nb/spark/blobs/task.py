@@ -273,7 +273,14 @@ class _Results:
             cell = cell_of(value, kind.type)
             size = size_of(cell)
             if size > LARGEST_VALUE:
-                raise _too_much(kind.name, size)
+                raise LimitExceededError(
+                    f"the function returned {format_bytes(size)} for {kind.name!r}; the maximum "
+                    f"for a value in a Spark row is {format_bytes(LARGEST_VALUE)}",
+                    limit=LARGEST_VALUE,
+                    actual=size,
+                    hint="return smaller values, or write large blobs without Spark: "
+                    "odps.table(…).write(…)",
+                )
             cells.append(cell)
         return cells
 
@@ -310,13 +317,3 @@ class _Results:
                 self.errors[row] = self._failed(error, self.places[row])
                 for column in self.columns:
                     column[row] = None
-
-
-def _too_much(name: str, size: int) -> LimitExceededError:
-    return LimitExceededError(
-        f"the function returned {format_bytes(size)} for {name!r}; the maximum for a value "
-        f"in a Spark row is {format_bytes(LARGEST_VALUE)}",
-        limit=LARGEST_VALUE,
-        actual=size,
-        hint="return smaller values, or write large blobs without Spark: odps.table(…).write(…)",
-    )

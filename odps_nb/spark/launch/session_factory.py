@@ -102,7 +102,10 @@ def session(
         )
     if (running := _running()) is not None:
         return running
-    chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}
+    chosen = {
+        _conf_name(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in conf.items()
+    }
     master = master or chosen.pop("spark.master", None)
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
@@ -246,12 +249,8 @@ def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> 
     with contextlib.suppress(AttributeError, ValueError, OSError):  # POSIX only
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in limits:
-        try:
-            text = Path(path).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            known.append(int(text))
+        with contextlib.suppress(ValueError, OSError):  # "max": no limit
+            known.append(int(Path(path).read_text(encoding="ascii")))
     return min(known, default=None)
 
 
@@ -282,7 +281,3 @@ def _conf_name(name: str) -> str:
             hint="write spark_executor_memory='2g' or **{'spark.executor.memory': '2g'}",
         )
     return dotted
-
-
-def _conf_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

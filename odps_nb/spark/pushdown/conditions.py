@@ -149,6 +149,8 @@ def computed_of(
     clocks = _clocks(tokens)
     if clocks is None:
         return None
+    strict: set[type] = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between}
+    strict |= {exp.Not, exp.Column, exp.Identifier, exp.Literal, exp.Neg, exp.Paren}
     start, end = tokens[0].start, tokens[-1].end + 1
     text = query.text[start:end]
     return Computed(
@@ -160,17 +162,9 @@ def computed_of(
         alias=alias,
         names=tuple(names.items()),
         start=start,
-        is_strict={type(one) for one in tree.walk()} <= _strict_nodes(),
+        is_strict={type(one) for one in tree.walk()} <= strict,
         clocks=clocks,
     )
-
-
-def _strict_nodes() -> set[type]:
-    """Return the node types of comparisons with literals."""
-    from sqlglot import exp
-
-    signs = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Not}
-    return signs | {exp.Column, exp.Identifier, exp.Literal, exp.Neg, exp.Paren}
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:

@@ -90,7 +90,8 @@ def parse_query(text: str) -> ParsedQuery:
         raise ArgumentError("the query is nested too deeply") from None
     if len(trees) != 1:
         raise ArgumentError(f"the text has {len(trees)} statements", hint="pass exactly one query")
-    _check_tree(trees[0])
+    if not isinstance(trees[0], (sqlglot.exp.Query, sqlglot.exp.Values)):
+        raise _no_query(trees[0].key)
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
     words = (word for token in others for word in WORD.findall(fold(token.text)))
@@ -117,14 +118,6 @@ def _check_kind(tokens: Sequence[Any]) -> None:
         raise ArgumentError("the query is empty", hint="write select … from …")
     if first not in _QUERY:
         raise _no_query(first)
-
-
-def _check_tree(tree: Any) -> None:
-    from sqlglot import exp
-
-    # `values (…)` is also a query
-    if not isinstance(tree, (exp.Query, exp.Values)):
-        raise _no_query(tree.key)
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:

@@ -146,7 +146,8 @@ def explain_sql(
     )
     spark = spark or _active()
     if spark is not None:
-        regular = parsed.is_regular and _is_usual(spark)
+        settings = (str(spark.conf.get(name, "false")).lower() for name in _OTHER_MEANING)
+        regular = parsed.is_regular and "true" not in settings
         parsed = dataclasses.replace(parsed, is_regular=regular, zone=spark.conf.get(_ZONE))
     profile = profile_of(odps)
     wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
@@ -284,11 +285,6 @@ def _active() -> SparkSession | None:
 
 
 # -- names ------------------------------------------------------------------------------------
-
-
-def _is_usual(spark: SparkSession) -> bool:
-    values = (spark.conf.get(name, "false") for name in _OTHER_MEANING)
-    return all(str(value).lower() != "true" for value in values)
 
 
 def _is_known(spark: SparkSession | None, reference: Reference) -> bool:

@@ -106,8 +106,9 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
     items = [(select.args["from_"].this, None), *((join.this, join) for join in joins)]
     if any(kind_of(join) == "unknown" for _, join in items):
         return None
-    if any(_has_more_than_a_name(item) for item, _ in items):
-        return None
+    named = (item for item, _ in items if isinstance(item, (exp.Table, exp.Subquery)))
+    if any(parts_of(item) - _KNOWN_TABLE_PARTS for item in named):
+        return None  # filtering may change the other rows of a sample, a pivot, …
     found = tuple(
         Relation(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
         for item, join in items
@@ -121,14 +122,6 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
         shared=frozenset(_shared_names(select)),
         natural=any(join.args.get("method") for join in joins),
     )
-
-
-def _has_more_than_a_name(item: Any) -> bool:
-    """Whether a relation has a suffix (sample, pivot, …), so filtering may change other rows."""
-    from sqlglot import exp
-
-    known = isinstance(item, (exp.Table, exp.Subquery))
-    return known and bool(parts_of(item) - _KNOWN_TABLE_PARTS)
 
 
 def _shared_names(select: Any) -> Iterator[str]:

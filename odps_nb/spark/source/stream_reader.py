@@ -25,8 +25,8 @@ from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.errors import (
     ConfigError,
     ConflictError,
-    NotFoundError,
     ProtocolError,
+    ServiceError,
     SessionExpiredError,
     StateError,
 )
@@ -206,16 +206,11 @@ def _explained() -> Iterator[None]:
     """Add hints to errors about versions and snapshots."""
     try:
         yield
-    except ConflictError as error:
+    except ServiceError as error:
         if error.code == _REPLACED:
             error.hint = f"{_BEGIN_AGAIN}; or set skip_overwrites to skip such versions"
-        raise
-    except NotFoundError as error:
-        if error.code == _GONE:
+        elif error.code == _GONE or isinstance(error, SessionExpiredError):
             error.hint = _BEGIN_AGAIN
-        raise
-    except SessionExpiredError as error:
-        error.hint = _BEGIN_AGAIN
         raise
 
 
