@@ -216,19 +216,10 @@ class Asker:
     ) -> Response:
         """Send one request, without retries.
 
-        Parameters
-        ----------
-        target
-            A kind of table in ``tables``, or a ``Target`` as text.
-        body, data
-            The body as JSON, or as bytes.
-        kind
-            Content of a successful response: ``json``, ``rows`` or ``data``.
-        may_deny
-            Whether 401 and 403 are valid observations. If not, they raise `CannotTell`, because the
-            account lacks permission.
-        may_fail
-            Whether a status of 500 or above is a valid observation.
+        ``target`` is a kind of table in ``tables``, or a ``Target`` as text. The body is JSON
+        (``body``) or bytes (``data``). ``kind`` is the content of a successful response: ``json``,
+        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; a
+        status of 500 or above does so unless ``may_fail``.
         """
         if target in self.tables:
             target = table_target(self.tables[target])

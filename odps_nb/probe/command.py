@@ -40,13 +40,8 @@ def main(words: Sequence[str], *, version: str) -> int:
         from odps_nb.local.server.launch import start
 
         with start(samples=False) as service:
-            profile = Profile(
-                endpoint=service.endpoint,
-                tunnel_endpoint=service.tunnel_endpoint,
-                project=service.project,
-                access_id=service.access_id,
-                access_key=service.access_key,
-            )
+            names = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
+            profile = Profile(**{name: getattr(service, name) for name in names})
             options.table, options.write = None, f"{service.project}.{SCRATCH}"
             return _probe(profile, questions, options, version)
     except OdpsNbError as error:

@@ -112,13 +112,12 @@ class ProbeUpload:
         rows: pa.Table,
         *,
         stream: str = STREAM,
-        claimed: int | None = None,
         token: str | None = None,
         offset: int | None = None,
     ) -> Response:
-        """Send rows; ``claimed`` is the ``Count`` to send, by default the actual number of rows."""
-        number = rows.num_rows if claimed is None else claimed
-        params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1, "Count": number}
+        """Send rows."""
+        params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1}
+        params["Count"] = rows.num_rows
         if offset is not None:
             params["RowOffset"] = offset
         sink = io.BytesIO()

@@ -7,8 +7,11 @@ from typing import Any
 
 from odps_nb.errors import ProtocolError, StateError
 from odps_nb.stream_io.base import ByteReader, Guarded, read_into_new
-from odps_nb.stream_io.payload import open_payload
+from odps_nb.stream_io.payload import PayloadStream
 from odps_nb.terms import Compression
+from odps_nb.wire.blocks import BlockDecoder
+from odps_nb.wire.calls.core import find_header
+from odps_nb.wire.codings import coding_of
 from odps_nb.wire.frames import (
     DEFAULT_MAX_BLOB,
     RETAINED_BYTES,
@@ -19,6 +22,7 @@ from odps_nb.wire.frames import (
     FrameDecoder,
     check_data_size,
 )
+from odps_nb.wire.layers import PayloadDecoder
 
 _SKIP = 256 << 10
 _SMALL = 128 << 10  # below this size, a truncated frame is completed in the window
@@ -33,11 +37,18 @@ class _Blobs:
     ``length`` and ``left`` of the current blob are ``None`` while unknown, as for a raw blob.
     """
 
-    def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
+    def __init__(
+        self, body: Any, count: int, coding: Any, *, max_output: int | None, max_blob: int
+    ) -> None:
         if count < 0:
             raise ValueError(f"expected_count is {count}; it must be at least 0")
-        self._max_blob: int = limits.pop("max_blob")
-        self.stream = open_payload(body, coding, **limits)
+        self._max_blob = max_blob
+        if coding is None:
+            coding = find_header(getattr(body, "headers", None) or {}, "content-encoding")
+        coding = coding_of(coding)
+        plain = coding is Compression.NONE  # large reads decode blocks into the caller's buffer
+        decoder = BlockDecoder() if plain else PayloadDecoder(coding, max_output=max_output)
+        self.stream = PayloadStream(body, decoder)
         self.count, self.is_raw = count, count == 1
         self.frames = FrameDecoder(count, max_blob=self._max_blob)
         self.index = -1

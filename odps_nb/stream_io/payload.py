@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from odps_nb.stream_io.base import ByteReader, close_raw, read_into_new
-from odps_nb.terms import Compression
 from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
-from odps_nb.wire.calls.core import find_header
-from odps_nb.wire.codings import coding_of
-from odps_nb.wire.layers import PayloadDecoder
 
 _DIRECT = 64 << 10  # bytes; smaller reads use the window
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
@@ -202,19 +198,3 @@ class CrcStrippingStream(PayloadStream):
 
     def __init__(self, raw_stream: Any) -> None:
         super().__init__(raw_stream, BlockDecoder())
-
-
-def open_payload(
-    raw_stream: Any,
-    content_encoding: str | Compression | None = None,
-    *,
-    max_output: int | None = None,
-) -> PayloadStream:
-    """Return the payload of a blob body; by default the stream's headers state the coding."""
-    if content_encoding is None:
-        headers = getattr(raw_stream, "headers", None) or {}
-        content_encoding = find_header(headers, "content-encoding")
-    coding = coding_of(content_encoding)
-    if coding is Compression.NONE:
-        return CrcStrippingStream(raw_stream)
-    return PayloadStream(raw_stream, PayloadDecoder(coding, max_output=max_output))

@@ -96,31 +96,23 @@ class StreamReader(ByteReader):
     def _opened(self) -> Any:
         if self._answer is None and self._opener is not None:
             self._answer = self._opener()
+        answer = self._answer
         if self._body is None:
-            self._begin(self._answer)
-        return self._answer
-
-    def _begin(self, answer: Any) -> None:
-        self._body = answer if hasattr(answer, "read") else answer.raw
-        status = status_of(answer) or 200
-        headers = getattr(answer, "headers", None) or {}
-        if not 200 <= status < 300:
-            raise decode_error(status, headers, self._body.read(_ERROR_BODY))
-        length = find_header(headers, "content-length")
-        if length is not None and find_header(headers, "transfer-encoding") is None:
-            self._length = int(length)
+            self._body = answer if hasattr(answer, "read") else answer.raw
+            status, headers = status_of(answer) or 200, getattr(answer, "headers", None) or {}
+            if not 200 <= status < 300:
+                raise decode_error(status, headers, self._body.read(_ERROR_BODY))
+            length = find_header(headers, "content-length")
+            if length is not None and find_header(headers, "transfer-encoding") is None:
+                self._length = int(length)
+        return answer
 
     def _taken_by(self, step: Callable[[Any], Any], argument: Any) -> Any:
         result = step(argument)
         count = len(result) if isinstance(result, bytes) else result or 0
         self._taken += count
-        if not count:
-            self._check_length()
-            self._ended = True
-        return result
-
-    def _check_length(self) -> None:
-        if self._length is not None and self._taken < self._length:
+        self._ended = not count
+        if self._ended and self._length is not None and self._taken < self._length:
             raise TruncatedError(
                 f"the body ends after {self._taken} of {self._length} bytes",
                 offset=self._taken,
@@ -129,6 +121,7 @@ class StreamReader(ByteReader):
                 request_id=self.request_id,
                 hint="fetch it again",
             )
+        return result
 
     def get_status(self) -> Status:
         """Return the state: `Status.OK` once the body was read to its verified end."""

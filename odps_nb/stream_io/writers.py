@@ -24,10 +24,10 @@ def _plain(data: Any) -> bytes:
     try:
         return memoryview(data).tobytes()
     except TypeError:
-        is_text = isinstance(data, str)
+        name, is_text = type(data).__name__, isinstance(data, str)
         raise ConversionError(
-            f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
-            source_type=type(data).__name__,
+            f"a stream accepts bytes, not {name}",
+            source_type=name,
             target_type="bytes",
             hint="write(text.encode())" if is_text else "pass bytes or a bytes-like object",
         ) from None

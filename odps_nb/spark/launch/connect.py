@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import socket
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -87,11 +86,6 @@ def check_free(port: int = PORT) -> None:
                 option="remote",
                 hint="stop the other session, or omit remote= to start Spark without Connect",
             ) from None
-
-
-def remote_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the subset of our default settings that a session may set on a remote server."""
-    return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
 
 
 def is_connect(spark: SparkSession) -> bool:

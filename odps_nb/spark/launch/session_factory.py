@@ -29,7 +29,6 @@ from odps_nb.spark.launch.connect import (
     check_free,
     check_server,
     is_connect,
-    remote_settings,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +119,8 @@ def session(
         if not remote.startswith("local"):
             check_server(remote)
             builder = SparkSession.builder.remote(remote)
-            return _made(builder, remote_settings(defaults(remote)), chosen, quiet=quiet)
+            ours = {k: v for k, v in defaults(remote).items() if k.startswith("spark.sql.")}
+            return _made(builder, ours, chosen, quiet=quiet)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
     else:

@@ -29,6 +29,7 @@ from odps_nb.filters.tree import (
 from odps_nb.schema import Column, TypeCode
 from odps_nb.spark.pushdown.parse import ParsedQuery
 from odps_nb.spark.pushdown.scopes import parts_of
+from odps_nb.spark.pushdown.understood import is_text
 
 #: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
@@ -170,21 +171,17 @@ def computed_of(
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
     """Return the positions of clock functions; ``None`` if other values may vary between calls."""
     found = []
-    said = ["" if _is_text(one) else one.text.lower() for one in tokens]
+    said = ["" if is_text(one) else one.text.lower() for one in tokens]
     for place, (token, word) in enumerate(zip(tokens, said, strict=True)):
         called = said[place + 1 : place + 3] == ["(", ")"]
         if word in _CLOCKS and (called or word.startswith("current_")):
             end = tokens[place + 2 if called else place].end + 1
             found.append((token.start, end, _CLOCKS[word]))
             continue
-        spoken = _is_text(token) and token.text.strip().lower() in _SPOKEN
+        spoken = is_text(token) and token.text.strip().lower() in _SPOKEN
         if called or spoken or word in _CHANGING or word.startswith("current_"):
             return None
     return tuple(found)
-
-
-def _is_text(token: Any) -> bool:
-    return bool(token.token_type.name == "STRING")
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
@@ -207,7 +204,7 @@ def _bounds(tokens: Sequence[Any], at: int, step: int) -> Iterator[int]:
     opens, closes = ("(", ")") if step > 0 else (")", "(")
     words, depth = _ENDS if step > 0 else _BEGINS, 0
     while 0 <= (after := at + step) < len(tokens):
-        said = "" if _is_text(tokens[after]) else tokens[after].text.lower()
+        said = "" if is_text(tokens[after]) else tokens[after].text.lower()
         word = said.partition(" ")[0]  # "group by" is one token
         if depth == 0 and (word == closes or word == ";" or word in words):
             yield at

@@ -218,7 +218,8 @@ class SparkQuery:
         token = self._token()
         self._running.add(token)
         listener = listener_of(progress, on_cancel=self.cancel)
-        with ProgressTracker("spark", self._title, listener=listener) as tracker:
+        title = shorten(" ".join(self.text.split()), TITLE)
+        with ProgressTracker("spark", title, listener=listener) as tracker:
             spark = self._session()
             with (
                 # With Spark Connect, even creating the DataFrame runs an operation on the server.
@@ -245,10 +246,6 @@ class SparkQuery:
         """Cancel running calls of `to_arrow` and `to_pandas`; may be called from any thread."""
         for token in list(self._running):
             token.cancel()
-
-    @property
-    def _title(self) -> str:
-        return shorten(" ".join(self.text.split()), TITLE)
 
     def summary(self) -> tuple[tuple[str, str], ...]:
         """Return the name of each table with a description of its read."""

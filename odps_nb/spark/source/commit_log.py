@@ -165,9 +165,6 @@ class CommitLog:
             if number.isdecimal() and int(number) < before:
                 self._files.delete_file(found.path)
 
-    def __repr__(self) -> str:
-        return f"CommitLog({self._folder!r})"
-
 
 def _taken(batch: int, path: str) -> StateError:
     return StateError(

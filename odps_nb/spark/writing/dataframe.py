@@ -213,25 +213,19 @@ def write_rows(
             before_commit()
         _commit(session, done)
         remainder.drop(storage, partitions_of(done))
-    receipt = _receipt(task, done, overwrite=replaces, seconds=time.monotonic() - began)
-    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
-
-
-def _receipt(
-    task: WriteTask, done: Sequence[Written], *, overwrite: bool, seconds: float
-) -> Receipt:
-    return Receipt(
-        table=task.target.table,
-        partition=task.target.fixed,
-        overwrite=overwrite,
+    receipt = Receipt(
+        table=name,
+        partition=target.fixed,
+        overwrite=replaces,
         rows=sum(one.stream.rows for one in done),
         bytes=sum(one.stream.size for one in done),
         blobs=sum(one.blobs for one in done),
         blob_bytes=sum(one.blob_size for one in done),
-        session_id=task.session.session_id,
+        session_id=session.session_id,
         streams=len(done),
-        seconds=seconds,
+        seconds=time.monotonic() - began,
     )
+    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 
 
 def write_target(
