@@ -25,6 +25,7 @@ from odps_nb.terms import TableName, shorten
 SCRATCH = "odps_nb_probe"
 FORMAT = 1
 _SHOWN = 200
+_FINDING = ("verdict", "seen", "requests", "exchanges")
 
 
 def main(words: Sequence[str], *, version: str) -> int:
@@ -179,10 +180,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
             {
                 "id": one.question.id,
                 "question": one.question.text,
-                "verdict": one.verdict,
-                "seen": one.seen,
-                "requests": one.requests,
-                "exchanges": one.exchanges,
+                **{name: getattr(one, name) for name in _FINDING},
             }
             for one in findings
         ],

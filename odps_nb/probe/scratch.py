@@ -20,6 +20,7 @@ from odps_nb.wire.control import GetTable
 
 MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
+_DROP = "DROP TABLE IF EXISTS {};"
 TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}
 BLOBS: Mapping[str, str] = {**TYPES, "odps.table.append2.enable": "true"}
 _PARTITIONS = "PARTITIONED BY (p1 string, p2 string)"
@@ -121,7 +122,7 @@ class Scratch:
                     option="write",
                     hint="pass another name prefix to --write",
                 )
-            self._drop(name)
+            self._asker.run(_DROP.format(name))
 
     def make(self, kind: str) -> None:
         """Create the table of a kind and load its rows."""
@@ -144,13 +145,10 @@ class Scratch:
         for kind, name in self._names.items():
             self._begin()
             try:
-                self._drop(name)
+                self._asker.run(_DROP.format(name))
             except OdpsNbError as error:
                 failed.append(f"<scratch-{kind}> may remain ({type(error).__name__})")
         return failed
 
     def _begin(self) -> None:
         self._asker.begin(requests=300, rows=0, seconds=300.0)
-
-    def _drop(self, name: TableName) -> None:
-        self._asker.run(f"DROP TABLE IF EXISTS {name};")

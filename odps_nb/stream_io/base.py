@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Self
@@ -101,12 +100,8 @@ class Guarded:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self: Any, *_: object) -> None:
         self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
 
     def _status(self) -> Status:
         if self._failed:

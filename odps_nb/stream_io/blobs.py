@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from odps_nb.errors import ProtocolError, StateError
@@ -113,14 +114,12 @@ class _Blobs:
 
     def scan(self) -> list[BlobRecord]:
         """Return the blobs in the window that are complete, except the body's last blob."""
-        records = self._scan_window()
+        scan = partial(self.frames.scan, leave=1)
+        records = self.stream.take_window(scan)
         if not records and self.stream.ready < _SMALL and self.stream.widen():
-            records = self._scan_window()  # `widen` has completed the truncated frame
+            records = self.stream.take_window(scan)  # `widen` has completed the truncated frame
         self.index += len(records)
         return records
-
-    def _scan_window(self) -> list[BlobRecord]:
-        return self.stream.take_window(lambda window, at: self.frames.scan(window, at, leave=1))
 
     def _feed_to(self, kind: type[BlobStart | BlobEnd]) -> None:
         while self._feed(self.frames.wanted) is not kind:

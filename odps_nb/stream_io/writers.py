@@ -39,25 +39,13 @@ class Finishing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self: Any, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.abort()
         elif self.writable():
             self.finish()
 
-    @abstractmethod
-    def finish(self) -> Any:
-        """End the body and return the server's response."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Abort the request; the server stores nothing. Idempotent."""
-
-    @abstractmethod
-    def writable(self) -> bool:
-        """Whether `write` may be called."""
-
-    def close(self) -> None:
+    def close(self: Any) -> None:
         """Abort, unless the writer is finished. Idempotent."""
         self.abort()
 

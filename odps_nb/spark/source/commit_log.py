@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import ArrowException
@@ -45,8 +45,7 @@ class Intent:
 
     def encode(self) -> bytes:
         """Return the content of the log file."""
-        members = {"table": self.table, "session": self.session, "streams": self.streams}
-        return json.dumps(members, indent=1).encode()
+        return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes, path: str) -> Intent:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
-    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 
@@ -240,16 +239,6 @@ class OdpsReader(DataSourceReader):
             yield from read_split(self._task, partition.number, self._schema)
 
 
-def _activity(session: WriteSessionRef) -> Activity:
-    return Activity(
-        operation="write",
-        title=str(session.table),
-        phase=Phase.WRITING,
-        session_id=session.session_id,
-        commits=True,
-    )
-
-
 @dataclass(frozen=True)
 class _Message(WriterCommitMessage):
     """The stream written by a successful attempt; ``None`` for a partition without rows."""
@@ -280,13 +269,15 @@ class OdpsWriter(DataSourceArrowWriter):
             if self._made:
                 stack.enter_context(NewTable(storage, settings.table))
             task, self._remainder = settings.open(storage, schema, overwrite=overwrite)
-        counts = None if counter is None else counter.of(_activity(task.session))
+        activity = Activity(
+            operation="write",
+            title=str(task.session.table),
+            phase=Phase.WRITING,
+            session_id=task.session.session_id,
+            commits=True,
+        )
+        counts = None if counter is None else counter.of(activity)
         self._task = dataclasses.replace(task, counter=counts)
-
-    @property
-    def session(self) -> WriteSessionRef:
-        """The write session shared by all attempts."""
-        return self._task.session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one attempt into a new stream."""

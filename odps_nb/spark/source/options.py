@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
@@ -317,19 +316,16 @@ def _bound(given: Mapping[str, str], name: str) -> int | str | None:
 
 def _start(given: Mapping[str, str]) -> int | None:
     text = given.get("starting_version", "earliest").strip().casefold()
-    if text == "latest":
-        return None
-    number = 0 if text == "earliest" else -1
-    with contextlib.suppress(ValueError):
-        number = int(text) if number else number
-    if number < 0:
-        raise ConfigError(
-            f"starting_version {text!r} is not a version",
-            option="starting_version",
-            hint="pass 'earliest' (begin with the existing rows), 'latest', or the number of the "
-            "version to begin after; versions cannot be looked up by time",
-        )
-    return number
+    if text in ("latest", "earliest"):
+        return None if text == "latest" else 0
+    if text.isdecimal() and len(text) < 20:
+        return int(text)
+    raise ConfigError(
+        f"starting_version {text!r} is not a version",
+        option="starting_version",
+        hint="pass 'earliest' (begin with the existing rows), 'latest', or the number of the "
+        "version to begin after; versions cannot be looked up by time",
+    )
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
