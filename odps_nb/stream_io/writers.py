@@ -320,9 +320,11 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
-        stored: tuple[tuple[str, int | str, int | str | None], ...]
-        stored = ("size", self._size, answer.size), ("MD5", md5, answer.md5 or None)
-        for what, sent, found in stored:
+        pairs: dict[str, Any] = {
+            "size": (self._size, answer.size),
+            "MD5": (md5, answer.md5 or None),
+        }
+        for what, (sent, found) in pairs.items():
             if found is not None and found != sent:
                 raise ChecksumError(
                     f"the server stored a blob with {what} {found}, but {what} {sent} was sent",

@@ -206,7 +206,8 @@ def defaults(master: str) -> dict[str, str]:
             **SERVER,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
-        if _is_installed():  # otherwise workers cannot import the module and fail to start
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # reads 17-20 % faster; elsewhere socket paths may be too long
             settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -215,14 +216,6 @@ def defaults(master: str) -> dict[str, str]:
         # Shuffles in notebooks are small; Spark's default of 200 tasks would mostly be overhead.
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * (os.cpu_count() or 1)))
     return settings
-
-
-def _is_installed() -> bool:
-    try:
-        metadata.distribution("odps-nb")
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def is_local(master: str) -> bool:

@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import (
-    Progress,
-    ProgressTracker,
-    silent,
-)
+from odps_nb.client.calls.progress import Progress, ProgressTracker, silent
 from odps_nb.errors import CancelledError
 from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.progress.counting import TAG, Activity, TaskCounter

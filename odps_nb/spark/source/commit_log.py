@@ -180,7 +180,13 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
     scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
     uri = parts._replace(scheme=scheme).geturl()
     try:
-        files, root = FileSystem.from_uri(uri) if scheme in _ARROW else _of_fsspec(uri)
+        if scheme in _ARROW:
+            files, root = FileSystem.from_uri(uri)
+        else:
+            from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
+
+            found, root = url_to_fs(uri)
+            files = PyFileSystem(FSSpecHandler(found))
     except (ArrowException, OSError, ValueError, ImportError) as error:
         raise ConfigError(
             f"the checkpoint {checkpoint} cannot be opened: {error}",
@@ -189,10 +195,3 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
             "install its fsspec library; commits are recorded there",
         ) from error
     return files, root.rstrip("/")
-
-
-def _of_fsspec(uri: str) -> tuple[FileSystem, str]:
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
-
-    files, root = url_to_fs(uri)
-    return PyFileSystem(FSSpecHandler(files)), root

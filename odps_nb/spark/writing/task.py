@@ -17,12 +17,7 @@ import pyarrow as pa
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.access.writing.replacing import named_partitions
-from odps_nb.access.writing.sources import (
-    Chunk,
-    Target,
-    check_fixed,
-    with_partitions,
-)
+from odps_nb.access.writing.sources import Chunk, Target, check_fixed, with_partitions
 from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.write.operations import Stamp, StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import abort_write
@@ -133,10 +128,7 @@ def write_partition(
         first = next(rows, None)
         if first is None:
             return None
-        with (
-            counted(task.counter) as tracker,
-            task.profile.open() as storage,
-        ):
+        with counted(task.counter) as tracker, task.profile.open() as storage:
             stream = WriteStream(storage, task.session, name, tracker=tracker).start()
             with stream:
                 uploader = CellUploader(stream, task.target, storage)
