@@ -1,4 +1,4 @@
-"""Sends each of a question's requests once, within the question's limits, and records it."""
+"""Sends and records the requests of a question, each one once and within its limits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from odps_nb.wire.control import CancelInstance, SubmitSql
 
 MAX_DOCUMENT = 1 << 22  # maximum bytes of a response without rows
 MAX_MESSAGE = 1 << 26  # maximum bytes of one batch of rows
-CANCEL_SECONDS = 10.0  # part of a question's time limit, reserved to cancel a slow statement
+CANCEL_SECONDS = 10.0  # seconds of the time limit, reserved for cancelling a slow statement
 
 
 class BoundedTransport:
-    """Transport that raises `CannotTell` beyond the limits of the running question."""
+    """Transport that enforces the running question's limits by raising `CannotTell`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -38,7 +38,7 @@ class BoundedTransport:
         self.sent = 0
 
     def begin(self, *, requests: int, seconds: float) -> None:
-        """Set the maximum number of requests, and of seconds from now."""
+        """Set the maximum number of requests and the time limit, which starts now."""
         self._left, self._deadline = requests, time.monotonic() + seconds
 
     @property
@@ -72,7 +72,7 @@ class BoundedTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response: JSON ``members``, ``rows`` with their types as sent, or raw ``data``."""
+    """A response with JSON ``members``, ``rows`` and their types as sent, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -99,7 +99,7 @@ class Response:
     def need(self) -> Response:
         """Return the response itself; raise `CannotTell` for a refusal or failure."""
         if self.status >= 400:
-            raise CannotTell(f"a preparatory request was refused: {self.status} {self.code}")
+            raise CannotTell(f"a preparatory request failed ({self.status} {self.code})")
         return self
 
     def table(self) -> pa.Table:
@@ -126,7 +126,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A Storage API request with parts that a question chooses."""
+    """A Storage API request whose parameters, body and headers a question chooses."""
 
     ACTION: ClassVar[str] = "probe"
     idempotent: ClassVar[bool] = False
@@ -175,8 +175,8 @@ class _Request:
 class Asker:
     """Sends the questions' requests, counts rows, and records requests and responses.
 
-    ``own`` is the user's table. ``tables`` has the full name per kind: ``table`` (the user's table
-    or a scratch table), and the created tables of `scratch.KINDS`.
+    ``own`` is the user's table. ``tables`` maps each kind of table to its full name: ``table`` (the
+    user's table or a scratch table), and the kinds in `scratch.KINDS`.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Asker:
         self._transport = transport
         self._rows_left = 0
         self._routes: dict[str, str] = {}
-        self._writing: dict[str, str] = {}  # targets of open write sessions by session id
+        self._writing: dict[str, str] = {}  # targets of open write sessions, by session id
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
         """Begin a question: set its limits and clear the recorded requests and responses."""
@@ -214,21 +214,12 @@ class Asker:
         may_deny: bool = False,
         may_fail: bool = False,
     ) -> Response:
-        """Send one request, once.
+        """Send one request, without retries.
 
-        Parameters
-        ----------
-        target
-            A kind of table in ``tables``, or a ``Target`` as text.
-        body, data
-            The body as JSON, or as bytes.
-        kind
-            Content of a successful response: ``json``, ``rows`` or ``data``.
-        may_deny
-            Whether 401 and 403 are valid observations. If not, they indicate missing
-            permissions.
-        may_fail
-            Whether a status of 500 or above is a valid observation.
+        ``target`` is a kind of table in ``tables``, or a ``Target`` as text. The body is JSON
+        (``body``) or bytes (``data``). ``kind`` is the content of a successful response: ``json``,
+        ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; a
+        status of 500 or above does so unless ``may_fail``.
         """
         if target in self.tables:
             target = table_target(self.tables[target])
@@ -249,7 +240,7 @@ class Asker:
             code = shown_code(error.code)
             if isinstance(error, AccessDeniedError) and not may_deny:
                 self._record(request.shown(), {"status": error.status, "code": code})
-                raise CannotTell(f"the account lacks permission: {error.status} {code}") from None
+                raise CannotTell(f"the account lacks permission ({error.status} {code})") from None
             found = Response(status=error.status or 500, code=code)
         self._learn(found, target)
         if found.status < 300 and action == "TableCreateWriteSession":
@@ -258,11 +249,11 @@ class Asker:
             self._writing.pop(session, None)
         self._record(request.shown(), found.shown())
         if found.status >= 500 and not may_fail:
-            raise CannotTell(f"the service failed: {found.status} {found.code}")
+            raise CannotTell(f"the service failed ({found.status} {found.code})")
         return found
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question left open; any others expire later."""
+        """Abort the write sessions that a question left open; if an abort fails, they expire."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():
@@ -270,7 +261,7 @@ class Asker:
                 self.send("TableAbortWriteSession", target, {"SessionId": session})
 
     def ready(self, response: Response, again: Callable[[], Response]) -> Response:
-        """Poll with ``again``, which requests the session state, until the session is ready."""
+        """Call ``again``, which requests the session's state, until the session is ready."""
         for _ in range(POLLS):
             members = response.members
             status = str(members.get("SessionStatus") or members.get("Status"))
@@ -278,7 +269,7 @@ class Asker:
                 return response
             time.sleep(min(1.0, self._transport.seconds_left))
             response = again()
-        raise CannotTell("the session was not ready in time")
+        raise CannotTell(f"the session was not ready after {POLLS} requests")
 
     def _read(self, response: HttpResponse, kind: str) -> Response:
         response.end_in_time()
@@ -326,8 +317,8 @@ class Asker:
             self._routes[str(session)] = route
         self.redactor.number(session, "session")
         self.redactor.number(route, "route")
-        for key in ("AccessToken", "QuotaToken"):
-            self.redactor.number(members.get(key), "token")
+        self.redactor.number(members.get("AccessToken"), "token")
+        self.redactor.number(members.get("QuotaToken"), "token")
         self.redactor.number(members.get("BlobReference"), "reference")
 
     def _record(self, request: Mapping[str, object], answer: Mapping[str, object]) -> None:
@@ -345,7 +336,7 @@ class Asker:
             code, kind = shown_code(error.code), type(error).__name__
             self._record(request, {"kind": kind, "status": error.status, "code": code})
             if isinstance(error, AccessDeniedError):
-                raise CannotTell("the account may not run this statement") from None
+                raise CannotTell("the account lacks permission to run this statement") from None
             raise
         self.redactor.number(instance.instance_id, "instance")
         self._record(request, {"ended": "well"})

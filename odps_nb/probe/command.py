@@ -1,6 +1,6 @@
 """``odps-nb probe``: asks questions, prints verdicts and writes a report.
 
-It drops the tables that it created before it exits, even when interrupted or terminated.
+Before it exits, it drops the tables that it created, even if it is interrupted or terminated.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from odps_nb.terms import TableName, shorten
 SCRATCH = "odps_nb_probe"
 FORMAT = 1
 _SHOWN = 200
+_FINDING = ("verdict", "seen", "requests", "exchanges")
 
 
 def main(words: Sequence[str], *, version: str) -> int:
@@ -40,13 +41,8 @@ def main(words: Sequence[str], *, version: str) -> int:
         from odps_nb.local.server.launch import start
 
         with start(samples=False) as service:
-            profile = Profile(
-                endpoint=service.endpoint,
-                tunnel_endpoint=service.tunnel_endpoint,
-                project=service.project,
-                access_id=service.access_id,
-                access_key=service.access_key,
-            )
+            names = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
+            profile = Profile(**{name: getattr(service, name) for name in names})
             options.table, options.write = None, f"{service.project}.{SCRATCH}"
             return _probe(profile, questions, options, version)
     except OdpsNbError as error:
@@ -54,7 +50,7 @@ def main(words: Sequence[str], *, version: str) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "stopped; the created tables were dropped; the report has the questions asked so far",
+            "stopped: the created tables were dropped; the report has the questions asked so far",
             file=sys.stderr,
         )
         return 130
@@ -63,7 +59,7 @@ def main(words: Sequence[str], *, version: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="odps-nb probe",
-        description="Test open questions on a real service, and write a report without names.",
+        description="Ask a real service the open questions, and write a report without names.",
     )
     parser.add_argument("--profile", help="name of a profile; default: the one that connect() uses")
     parser.add_argument("--table", help="any table to read; it is never written to")
@@ -75,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", default="odps-nb-probe", help="folder for the report")
     parser.add_argument("--only", nargs="+", default=(), metavar="ID", help="questions to ask")
     parser.add_argument("--list", action="store_true", help="only print the questions")
-    parser.add_argument("--local", action="store_true", help="use a new embedded service instead")
+    parser.add_argument(
+        "--local", action="store_true", help="use a new embedded service instead of a real one"
+    )
     return parser
 
 
@@ -132,7 +130,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Create the report folder; remove an earlier report or a link at its path."""
+    """Create the report folder; remove an earlier report, or a link in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
@@ -182,10 +180,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
             {
                 "id": one.question.id,
                 "question": one.question.text,
-                "verdict": one.verdict,
-                "seen": one.seen,
-                "requests": one.requests,
-                "exchanges": one.exchanges,
+                **{name: getattr(one, name) for name in _FINDING},
             }
             for one in findings
         ],
@@ -193,7 +188,7 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 
 def as_page(document: Mapping[str, Any]) -> str:
-    """Return the report as text: differences, then open questions, then the rest."""
+    """Return the report as text: differences, then unanswered questions, then the rest."""
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
     for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)

@@ -35,19 +35,19 @@ class Question:
     id
         The question's stable name in reports, tests and ``docs/open-questions.md``.
     text
-        The question in words. ``expected`` is the behaviour that odps_nb assumes.
+        The question in words.
     ask
         Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        Observation if the assumption is right; a tuple lists several allowed values. Any other
-        members of an observation are recorded but not compared.
+        Observation that odps_nb assumes; a tuple lists several allowed values. Any other members of
+        an observation are recorded but not compared.
     needs
-        Tables that it uses: ``table`` is the user's table; others are created (`scratch.KINDS`),
-        which requires ``--write``.
+        Kinds of table that it uses. ``table`` is the user's table; the others (`scratch.KINDS`) are
+        created, which requires ``--write``.
     requests, statements, rows, seconds
         Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.
     embedded
-        Whether the embedded service behaves like MaxCompute here; its SQL engine is DuckDB.
+        Whether the embedded service, whose SQL engine is DuckDB, behaves like MaxCompute here.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Questions(list[Question]):
         id: str = "",
         **more: Any,
     ) -> Callable[[_Ask], _Ask]:
-        """Return a decorator that appends the decorated function as a question under its name."""
+        """Return a decorator that appends a question, named after the decorated function."""
 
         def add(ask: _Ask) -> _Ask:
             name = id or ask.__name__.strip("_").replace("_", "-")

@@ -81,7 +81,7 @@ def _range_end(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Are partition columns sent if only data columns are named?", {"columns": ["c1"]}, "parts")
+@asks("Are partition columns returned without being requested?", {"columns": ["c1"]}, "parts")
 def _data_columns_alone(asker: Asker) -> Observation:
     members = open_session(asker, "parts", RequiredDataColumns=["c1"]).need().members
     return {"columns": list(columns_of(members))}
@@ -116,7 +116,7 @@ def _key_table_session(asker: Asker) -> Observation:
     return {"refused": found.is_refusal, "rows": found.members.get("RecordCount")}
 
 
-@asks("Is a filtered RecordCount that of stored or kept rows?", {"counted": "rows stored"}, "table")
+@asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
     """Compare a table's row count with that of a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
@@ -133,7 +133,7 @@ def _filter_record_count(asker: Asker) -> Observation:
 # -- refusals ---------------------------------------------------------------------------------
 
 
-@asks("How is a missing table refused?", {"refused": True}, "table")
+@asks("How is a read of a missing table refused?", {"refused": True}, "table")
 def _refusal_table(asker: Asker) -> Observation:
     missing = replace(asker.tables["table"], table="odps_nb_probe_no_such_table")
     # some services respond with 403 here
@@ -141,7 +141,7 @@ def _refusal_table(asker: Asker) -> Observation:
 
 
 @asks(
-    "How is an unsupported filter refused, and is it refused with a fallback as well?",
+    "How is an unsupported filter refused, and is it also refused with a fallback?",
     {"refused": True, "refused_with_fallback": False},
     "table",
 )
@@ -205,7 +205,7 @@ def _filter_ranges(asker: Asker) -> Observation:
 
 
 def _kept(asker: Asker, text: str) -> Observation:
-    """Count the rows of a filtered session whose splits are sized in bytes."""
+    """Count the rows that a filtered session returns if its splits are sized in bytes."""
     body: dict[str, Any] = {"RequiredDataColumns": ["c1", "c2"], "FilterPredicate": text}
     members = open_session(asker, "plain", SplitOptions=SIZE, **body).need().members
     splits = range(int(members["SplitsCount"]))
@@ -221,7 +221,7 @@ asks(
     rows=PLAIN_ROWS,
 )(lambda asker: _kept(asker, "c1 = 20000"))
 asks(
-    "Which rows are returned if a block satisfies two conditions, but no row both?",
+    "How many rows are returned if a block satisfies two conditions, but no row satisfies both?",
     {"rows": 0},
     "plain",
     id="filter-conditions",
@@ -283,7 +283,7 @@ def _incremental_options(asker: Asker) -> Observation:
     return {name: _changes(asker, options).word for name, options in forms.items()}
 
 
-@asks("Is the start version excluded?", {"from_latest": 0, "from_before": 1}, "keys")
+@asks("Is the start version of a range excluded?", {"from_latest": 0, "from_before": 1}, "keys")
 def _incremental_start(asker: Asker) -> Observation:
     latest = _latest(asker)
     seen: Observation = {}

@@ -15,14 +15,14 @@ SHOWN_MEMBERS = {
     *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),
     *("RowOffset", "ExactlyOnceRowOffset", "Streams", "SchemaVersion"),
 }
-"""Response members to record with their values; of others, only the name is recorded."""
+"""Response members to record with their values. Only the names of other members are recorded."""
 SHOWN_HEADERS = ("content-type", "content-encoding", "transfer-encoding", "retry-after")
 _WORD = re.compile(r"[A-Za-z0-9_./:;, =-]{0,60}")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 
 class Redactor:
-    """Replacement of names and secrets by placeholders such as ``<table>`` or ``<session-1>``."""
+    """Replaces names and secrets with placeholders such as ``<table>`` or ``<session-1>``."""
 
     def __init__(self) -> None:
         self._placeholders: dict[str, str] = {}
@@ -51,7 +51,7 @@ class Redactor:
         )
 
     def value(self, value: Any) -> Any:
-        """Return JSON values with placeholders in strings; leave keys, which are protocol names."""
+        """Return JSON values with placeholders in strings; keep keys, which are protocol names."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Lists all questions and asks them in order; one failure does not affect the others."""
+"""Lists all questions and asks them in order; a failed question does not stop the others."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
     wanted = set(ids)
     if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(
-            f"there is no question {', '.join(sorted(unknown))}",
+            f"there is no question with the id {', '.join(sorted(unknown))}",
             option="only",
-            hint="run odps-nb probe --list for all ids",
+            hint="run odps-nb probe --list to see all ids",
         )
     return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)
 
 
 class Prober:
-    """Prober that uses one connection; leaving the ``with`` block drops the tables it created.
+    """Asks questions over one connection; leaving the ``with`` block drops the created tables.
 
-    ``scratch`` is the created tables' name prefix; without it, nothing is created or written.
-    Without ``table``, a created table is read. Some questions are not asked if ``embedded``.
+    ``scratch`` is the name prefix of the created tables; without it, nothing is created or written.
+    Without ``table``, a created table is read. If ``embedded``, questions that only the real
+    service can answer are skipped.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # until checked, existing tables may belong to others
+        self._may_drop = False  # until `start` has checked whose tables exist
         self.left_behind: list[str] = []
-        """Redacted notes on tables that could not be dropped; set after the ``with`` block."""
+        """Redacted descriptions of tables that could not be dropped; set by `close`."""
 
     def __enter__(self) -> Prober:
         self.start()
@@ -84,8 +85,8 @@ class Prober:
     def start(self) -> None:
         """Connect to the service, and check for existing tables with the same names.
 
-        Raises `OdpsNbError`: the service does not respond, or a table that the probe would create
-        exists and was not created by the probe.
+        Raises `OdpsNbError` if the service does not respond, or if a table that the probe would
+        create already exists and was created by another program.
         """
         self._asker.begin(requests=2, rows=0, seconds=60.0)
         self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")

@@ -20,6 +20,7 @@ from odps_nb.wire.control import GetTable
 
 MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
+_DROP = "DROP TABLE IF EXISTS {};"
 TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}
 BLOBS: Mapping[str, str] = {**TYPES, "odps.table.append2.enable": "true"}
 _PARTITIONS = "PARTITIONED BY (p1 string, p2 string)"
@@ -50,7 +51,7 @@ def _fill_parts(asker: Asker) -> None:
 
 
 def _fill_moments(asker: Asker) -> None:
-    """Load rows before, within and after the range of nanosecond timestamps."""
+    """Load rows with times within, before and after the range of nanosecond timestamps."""
     days = [datetime.datetime(year, 1, 2, 3, 4, 5) for year in (2024, 1960, 2040)]
     units = {"dt": "ms", "ts": "us", "ntz": "us"}
     times = {name: pa.array(days, pa.timestamp(unit)) for name, unit in units.items()}
@@ -94,11 +95,11 @@ KINDS: Mapping[str, _Kind] = {
     "blobs": _Kind("c1 bigint, b blob", _BLOBS, BLOBS),
     "blob_parts": _Kind("c1 bigint, b blob", f"{_PARTITIONS} {_BLOBS}", BLOBS),
 }
-"""The definition for each kind of table."""
+"""Definition of each kind of table."""
 
 
 class Scratch:
-    """The created tables, with the name prefix ``name``; they are created on demand."""
+    """The tables that the probe creates on demand, with the name prefix ``name``."""
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
@@ -108,7 +109,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop a killed run's tables; raise `ConfigError` for a table of another program."""
+        """Drop a killed run's tables; raise `ConfigError` if one belongs to another program."""
         for name in self._names.values():
             self._begin()
             try:
@@ -117,14 +118,14 @@ class Scratch:
                 continue
             if found.comment != MARK:
                 raise ConfigError(
-                    f"{name} exists and was not created by a probe",
+                    f"the table {name} already exists and was not created by a probe",
                     option="write",
-                    hint="pass a name prefix that no table has",
+                    hint="pass another name prefix to --write",
                 )
-            self._drop(name)
+            self._asker.run(_DROP.format(name))
 
     def make(self, kind: str) -> None:
-        """Create a table and its rows."""
+        """Create the table of a kind and load its rows."""
         name, how = self._names[kind], KINDS[kind]
         self._begin()
         self._asker.run(
@@ -144,13 +145,10 @@ class Scratch:
         for kind, name in self._names.items():
             self._begin()
             try:
-                self._drop(name)
+                self._asker.run(_DROP.format(name))
             except OdpsNbError as error:
                 failed.append(f"<scratch-{kind}> may remain ({type(error).__name__})")
         return failed
 
     def _begin(self) -> None:
         self._asker.begin(requests=300, rows=0, seconds=300.0)
-
-    def _drop(self, name: TableName) -> None:
-        self._asker.run(f"DROP TABLE IF EXISTS {name};")

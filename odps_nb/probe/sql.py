@@ -46,7 +46,9 @@ _expressions(
     "Are text and a number compared as DOUBLE?",
     {"'9007199254740993' = 9007199254740992": True, "'10' = 10.0": True},
 )
-_expressions("sql-bad-conversion", "How is non-numeric text compared?", {"'abc' = 1": "error"})
+_expressions(
+    "sql-bad-conversion", "How is non-numeric text compared with a number?", {"'abc' = 1": "error"}
+)
 _expressions(
     "sql-decimal",
     "Is a DECIMAL compared exactly with a number literal?",
@@ -54,7 +56,7 @@ _expressions(
 )
 _expressions(
     "sql-like",
-    "Does a backslash in like escape the wildcard?",
+    "Does a backslash in LIKE escape the wildcard?",
     {r"'a%b' like 'a\\%b'": True, r"'axb' like 'a\\%b'": False},
 )
 _expressions(
@@ -64,7 +66,7 @@ _expressions(
 )
 _expressions(
     "sql-nan",
-    "How does NaN compare?",
+    "How is NaN compared?",
     {
         "cast('NaN' as double) = cast('NaN' as double)": True,
         "cast('NaN' as double) > 1e300": True,
@@ -94,7 +96,7 @@ _expressions(
 )
 _expressions(
     "sql-clock-changes",
-    "Which instant is a repeated or skipped local time in New York?",
+    "Which instants do repeated and skipped local times in New York denote?",
     {
         "unix_timestamp(cast('2024-11-03 01:30:00' as datetime))": 1_730_611_800,
         "unix_timestamp(cast('2024-03-10 02:30:00' as datetime))": 1_710_055_800,
@@ -103,7 +105,7 @@ _expressions(
 )
 _expressions(
     "sql-union-text",
-    "Is UNION of a text and a DATETIME refused?",
+    "Is a UNION of text and DATETIME refused?",
     {
         "(select max(day(v)) from (select cast('2024-01-02 00:00:00' as datetime) as v"
         " union all select '2024-01-03 00:00:00' as v) q)": ("error", 3)
@@ -124,7 +126,7 @@ _expressions(
 # -- results and jobs -------------------------------------------------------------------------
 
 
-@asks("Are two SQL jobs with one Guid one instance?", {"one_instance": True}, statements=2)
+@asks("Are two SQL jobs with the same Guid one instance?", {"one_instance": True}, statements=2)
 def _job_guid(asker: Asker) -> Observation:
     guid = str(uuid.uuid4())
     first, second = (asker.submit(f"select {number};", guid) for number in (1, 2))
@@ -159,7 +161,7 @@ def _result_limit(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which rows does a read without a session return, plain, with EnableLimit, and with Count 5?",
+    "How many rows does a read without a session return: plain, with EnableLimit, with Count 5?",
     {"counted": (5, "refused")},
     "plain",
     statements=1,

@@ -83,7 +83,7 @@ def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
 
 
 class ProbeUpload:
-    """A new write session on a table, and its streams' requests."""
+    """A new write session on a table; sends the requests for its streams."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table
@@ -112,13 +112,12 @@ class ProbeUpload:
         rows: pa.Table,
         *,
         stream: str = STREAM,
-        claimed: int | None = None,
         token: str | None = None,
         offset: int | None = None,
     ) -> Response:
-        """Send rows; ``claimed`` is the ``Count`` to send, by default the actual number of rows."""
-        number = rows.num_rows if claimed is None else claimed
-        params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1, "Count": number}
+        """Send rows."""
+        params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1}
+        params["Count"] = rows.num_rows
         if offset is not None:
             params["RowOffset"] = offset
         sink = io.BytesIO()
@@ -153,9 +152,11 @@ class ProbeUpload:
         return decode_nested(members.get("TableSchema") or {})
 
 
-def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
+def written(
+    asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str
+) -> ProbeUpload:
     """Upload rows in one stream and close the stream, with four requests."""
-    upload = ProbeUpload(asker, table)
+    upload = ProbeUpload(asker, table, partition, **flags)
     upload.open().need()
     upload.put(rows).need()
     upload.close()
@@ -164,7 +165,4 @@ def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
 
 def load(asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str) -> None:
     """Write rows and commit them, with five requests."""
-    upload = ProbeUpload(asker, table, partition, **flags)
-    upload.open().need()
-    upload.put(rows).need()
-    upload.finish()
+    written(asker, table, rows, partition, **flags).commit(STREAM).need()

@@ -59,7 +59,7 @@ def _open_stream(asker: Asker, *streams: str) -> Observation:
 
 
 asks(
-    "Does a commit without ids include open streams?",
+    "Does a commit without stream ids include open streams?",
     {"listed": [STREAM], "refused": False, "rows_added": 1},
     "into",
     id="commit-open-streams",
@@ -121,7 +121,7 @@ def _exactly_once(asker: Asker) -> Observation:
 
 
 @asks(
-    "Can another process take over a stream by TableGetWriteStream?",
+    "Can another process take over a stream with TableGetWriteStream?",
     {"refused": False, "offset": 1, "old_token": "refused", "new_token": "taken"},
     "into",
 )
@@ -197,7 +197,7 @@ def _reference(asker: Asker) -> str:
     upload.finish()
     cells = read_all(asker, "blobs")["b"].to_pylist()
     if not cells or not cells[0]:
-        raise CannotTell("the row has no reference")
+        raise CannotTell("the row read back has no blob reference")
     text = cells[0].decode() if isinstance(cells[0], bytes) else str(cells[0])
     asker.redactor.number(text, "reference")
     return text
@@ -207,7 +207,7 @@ def _reference(asker: Asker) -> str:
 def _blob_references(asker: Asker) -> Observation:
     body = {"BlobReferences": [_reference(asker)] * MANY}
     found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
-    # block checksums add bytes, so the response size reveals them
+    # the response also contains block checksums, so it may be longer than the blobs
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 

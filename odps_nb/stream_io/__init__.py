@@ -1,7 +1,7 @@
 """The stream classes of the vendor's SDK, with verified reads and typed errors.
 
 Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
-``get_request_id``). Failures always raise typed errors and never return ``None`` or ``False``.
+``get_request_id``). Failures raise typed errors instead of returning ``None`` or ``False``.
 ``docs/coming-from-pyodps.md`` lists what is the same and what differs. All classes are context
 managers; ``close`` is idempotent, and using a closed object raises `odps_nb.errors.StateError`.
 
@@ -17,9 +17,10 @@ managers; ``close`` is idempotent, and using a closed object raises `odps_nb.err
 ============================  ====================================================
 """
 
+from odps_nb.stream_io.base import Status
 from odps_nb.stream_io.blobs import BlobDataIterator, BlobStreamReader
 from odps_nb.stream_io.payload import CrcStrippingStream
-from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.reader import StreamReader
 from odps_nb.stream_io.rows import ArrowReader, ArrowWriter
 from odps_nb.stream_io.writers import (
     BlobStreamWriter,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from odps_nb.errors import ProtocolError, StateError
-from odps_nb.stream_io.payload import open_payload, read_into_new
+from odps_nb.stream_io.base import ByteReader, Guarded, read_into_new
+from odps_nb.stream_io.payload import PayloadStream
 from odps_nb.terms import Compression
+from odps_nb.wire.blocks import BlockDecoder
+from odps_nb.wire.calls.core import find_header
+from odps_nb.wire.codings import coding_of
 from odps_nb.wire.frames import (
     DEFAULT_MAX_BLOB,
     RETAINED_BYTES,
@@ -19,6 +23,7 @@ from odps_nb.wire.frames import (
     FrameDecoder,
     check_data_size,
 )
+from odps_nb.wire.layers import PayloadDecoder
 
 _SKIP = 256 << 10
 _SMALL = 128 << 10  # below this size, a truncated frame is completed in the window
@@ -33,11 +38,18 @@ class _Blobs:
     ``length`` and ``left`` of the current blob are ``None`` while unknown, as for a raw blob.
     """
 
-    def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
+    def __init__(
+        self, body: Any, count: int, coding: Any, *, max_output: int | None, max_blob: int
+    ) -> None:
         if count < 0:
             raise ValueError(f"expected_count is {count}; it must be at least 0")
-        self._max_blob: int = limits.pop("max_blob")
-        self.stream = open_payload(body, coding, **limits)
+        self._max_blob = max_blob
+        if coding is None:
+            coding = find_header(getattr(body, "headers", None) or {}, "content-encoding")
+        coding = coding_of(coding)
+        plain = coding is Compression.NONE  # large reads decode blocks into the caller's buffer
+        decoder = BlockDecoder() if plain else PayloadDecoder(coding, max_output=max_output)
+        self.stream = PayloadStream(body, decoder)
         self.count, self.is_raw = count, count == 1
         self.frames = FrameDecoder(count, max_blob=self._max_blob)
         self.index = -1
@@ -45,6 +57,14 @@ class _Blobs:
         self.left: int | None = 0
         self.start = _RAW_START
         self.end = _NO_END
+
+    def noted(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a step, and note in its errors which blob they concern."""
+        try:
+            return step(*arguments)
+        except ProtocolError as error:
+            error.add_note(f"blob {max(self.index, 0)} of {self.count}")
+            raise
 
     def open_next(self) -> bool:
         """Advance from the end of the current blob to the next; return ``False`` after the last."""
@@ -92,8 +112,17 @@ class _Blobs:
             if not self.left:
                 self._feed_to(BlobEnd)
 
+    def scan(self) -> list[BlobRecord]:
+        """Return the blobs in the window that are complete, except the body's last blob."""
+        scan = partial(self.frames.scan, leave=1)
+        records = self.stream.take_window(scan)
+        if not records and self.stream.ready < _SMALL and self.stream.widen():
+            records = self.stream.take_window(scan)  # `widen` has completed the truncated frame
+        self.index += len(records)
+        return records
+
     def _feed_to(self, kind: type[BlobStart | BlobEnd]) -> None:
-        while (self._feed(self.frames.wanted)) is not kind:
+        while self._feed(self.frames.wanted) is not kind:
             pass
 
     def _feed(self, size: int) -> type | None:
@@ -110,7 +139,7 @@ class _Blobs:
         return type(events[-1]) if events else None
 
 
-class BlobDataIterator(Iterator[BlobRecord]):
+class BlobDataIterator(Guarded, Iterator[BlobRecord]):
     """Iterates over the requested blobs in order; each `BlobRecord` is complete and checked.
 
     Parameters
@@ -119,8 +148,9 @@ class BlobDataIterator(Iterator[BlobRecord]):
         The body as received, including CRC blocks and content coding: an object with ``read(n)``.
         Closed by `close` and by leaving a ``with`` block.
     expected_count
-        Number of requested references. One means a raw payload; any other number means as many
-        frames (``docs/protocol.md`` section 6.4). The content is not used to guess the form.
+        Number of requested references. For one reference, the payload is raw; otherwise, it has one
+        frame per reference (``docs/protocol.md`` section 6.4). The format is never guessed from the
+        content.
     content_encoding
         Value of the ``Content-Encoding`` header. Default: the header of the stream, if it has any.
     max_output
@@ -149,6 +179,8 @@ class BlobDataIterator(Iterator[BlobRecord]):
     b'' None
     """
 
+    _name = "iterator"
+
     def __init__(
         self,
         raw_stream: Any,
@@ -162,9 +194,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
             raw_stream, expected_count, content_encoding, max_output=max_output, max_blob=max_blob
         )
         self._ready: list[BlobRecord] = []  # in reverse order, to pop from the end
-        self._pop = self._ready.pop
-        self._left = expected_count
-        self._state = ""
+        self._is_given = False
 
     @property
     def expected_count(self) -> int:
@@ -175,87 +205,44 @@ class BlobDataIterator(Iterator[BlobRecord]):
         return self
 
     def __next__(self) -> BlobRecord:
-        try:
-            return self._pop()
-        except IndexError:
-            return self._next_batch()
+        if not self._ready:
+            if self._is_given:
+                raise StateError("the iterator was passed to a BlobStreamReader")
+            self._ready = self._guarded(self._source.noted, self._next_records)
+            if not self._ready:
+                raise StopIteration
+        return self._ready.pop()
 
-    def _next_batch(self) -> BlobRecord:
-        if self._state:
-            raise StateError(f"the iterator {self._state}")
-        if not self._left and self._source.index >= 0:
-            raise StopIteration
-        self._state = "failed before; bytes after a defect cannot be decoded"
-        record = self._advance()
-        self._state = ""
-        if record is None:
-            raise StopIteration
-        return record
-
-    def _advance(self) -> BlobRecord | None:
-        try:
-            return self._scan() or self._next_whole()
-        except ProtocolError as error:
-            error.add_note(f"blob {max(self._source.index, 0)} of {self.expected_count}")
-            raise
-
-    def _scan(self) -> BlobRecord | None:
-        # _next_whole reads the last frame, because it also checks that nothing follows.
-        if self._left < 2:
-            return None
-        stream, records = self._source.stream, self._scan_window()
-        if not records and stream.ready < _SMALL and stream.widen():
-            records = self._scan_window()  # `widen` has completed the truncated frame
-        if not records:
-            return None
-        self._left -= len(records)
-        self._source.index += len(records)
-        records.reverse()
-        self._ready.extend(records)
-        return self._pop()
-
-    def _scan_window(self) -> list[BlobRecord]:
-        frames = self._source.frames
-        return self._source.stream.take_window(lambda window, at: frames.scan(window, at, leave=1))
-
-    def _next_whole(self) -> BlobRecord | None:
+    def _next_records(self) -> list[BlobRecord]:
         source = self._source
-        if not source.open_next():
-            return None
-        record = BlobRecord(
-            source.take(-1),
-            source.start.content_type,
-            source.start.custom_file_name,
-            verified=not source.is_raw,
-        )
-        self._left -= 1
-        if not self._left:
-            source.open_next()
-        return record
+        if source.index < source.count - 2 and (records := source.scan()):
+            return records[::-1]
+        if source.index >= source.count or not source.open_next():
+            return []
+        data, start, verified = source.take(-1), source.start, not source.is_raw
+        if source.index == source.count - 1:
+            source.open_next()  # raises if anything follows the last blob
+        return [BlobRecord(data, start.content_type, start.custom_file_name, verified=verified)]
 
     def _hand_over(self) -> _Blobs:
-        if self._state or self._source.index >= 0:
-            raise StateError("the iterator is in use", hint="stream from a fresh BlobDataIterator")
-        self._state = "was handed over to a BlobStreamReader"
+        self._check_usable()
+        if self._is_given or self._source.index >= 0:
+            raise StateError("the iterator is already in use", hint="pass a new BlobDataIterator")
+        self._is_given = True
         return self._source
 
     def close(self) -> None:
         """Close the raw stream. Idempotent."""
-        self._state = "is closed"
+        self._closed = True
         self._ready.clear()
         self._source.stream.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
-        return f"<BlobDataIterator of {self.expected_count} blobs, {self._left} left>"
+        left = max(self.expected_count - 1 - self._source.index, 0) + len(self._ready)
+        return f"<BlobDataIterator of {self.expected_count} blobs, {left} left>"
 
 
-class BlobStreamReader(io.BufferedIOBase):
+class BlobStreamReader(ByteReader):
     """The blobs of a body as a file-like object: `read` reads the current one, `next` advances.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
@@ -286,9 +273,11 @@ class BlobStreamReader(io.BufferedIOBase):
     b'second'
     """
 
+    _name = "reader"
+
     def __init__(self, iterator: BlobDataIterator) -> None:
         self._source = iterator._hand_over()
-        self._state = "new"
+        self._is_new = True
 
     @property
     def mime_type(self) -> str | None:
@@ -317,59 +306,38 @@ class BlobStreamReader(io.BufferedIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         """Return ``size`` bytes of the current blob, fewer only at its end; by default the rest."""
-        source = self._current()
-        data: bytes = self._guarded(source.take, -1 if size is None else size)
+        data: bytes = self._do(self._current().take, -1 if size is None else size)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill ``buffer``, or stop at the end of the current blob; return the number of bytes."""
-        source = self._current()
-        count: int = self._guarded(source.take_into, memoryview(buffer).cast("B"))
+        count: int = self._do(self._current().take_into, memoryview(buffer).cast("B"))
         return count
 
     def next(self) -> BlobStreamReader | None:
         """Skip the rest of the current blob and open the next; return ``None`` after the last."""
-        source = self._current()
-        if self._state == "ended":
-            return None
-        skipped = memoryview(bytearray(_SKIP))
-        while self._guarded(source.take_into, skipped):
+        skipped = bytearray(_SKIP)
+        while self.readinto(skipped):
             pass
-        if self._guarded(source.open_next):
-            return self
-        self._state = "ended"
-        return None
-
-    def readable(self) -> bool:
-        """Whether the reader is open."""
-        return not self.closed
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._state == "closed"
+        if not self._ended:
+            self._open_next()
+        return None if self._ended else self
 
     def close(self) -> None:
         """Close the raw stream. Idempotent."""
-        if not self.closed:
-            self._state = "closed"
+        if not self._closed:
+            self._closed = True
             self._source.stream.close()
 
     def _current(self) -> _Blobs:
-        if self._state == "closed":
-            raise StateError("the reader is closed", hint="read it before closing it")
-        if self._state == "failed":
-            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
-        if self._state == "new":
-            self._state = "open" if self._guarded(self._source.open_next) else "ended"
+        self._check_usable()
+        if self._is_new:
+            self._open_next()
         return self._source
 
-    def _guarded(self, step: Any, *arguments: Any) -> Any:
-        before, self._state = self._state, "failed"
-        try:
-            result = step(*arguments)
-        except ProtocolError as error:
-            error.add_note(f"blob {self._source.index} of {self._source.count}")
-            raise
-        self._state = before
-        return result
+    def _open_next(self) -> None:
+        self._is_new = False
+        self._ended = not self._do(self._source.open_next)
+
+    def _do(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        return self._guarded(self._source.noted, step, *arguments)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from odps_nb.errors import BrokenStreamError, ServiceError
 from odps_nb.http.transport import HttpRequest
 from odps_nb.http.upload import Upload
-from odps_nb.stream_io.payload import close_raw
-from odps_nb.stream_io.reader import status_of
+from odps_nb.stream_io.base import close_raw, read_response
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a function that begins an upload; one that takes the body runs in a thread."""
+    """Return a function that begins an upload; a function that takes the body runs in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:
@@ -28,16 +29,6 @@ def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
     except ValueError:  # its signature is unknown, as for some C functions
         return function
     return function
-
-
-class _Answer:
-    """The function's return value, with the attributes and methods that `Upload` needs."""
-
-    def __init__(self, answer: Any, *, early: bool) -> None:
-        self.answer, self.early = answer, early
-
-    def close(self) -> None:
-        close_raw(self.answer)
 
 
 class _Calls:
@@ -54,7 +45,8 @@ class _Calls:
                 "the upload function returned no response",
                 hint="return the response, e.g. of requests.post",
             )
-        return _Answer(answer, early=not self._is_whole)
+        early, close = not self._is_whole, partial(close_raw, answer)
+        return SimpleNamespace(answer=answer, early=early, close=close)
 
     def _watched(self, body: Iterable[Any]) -> Iterator[bytes]:
         yield from body
@@ -65,14 +57,11 @@ class _Calls:
 
 
 def _refuse_early(response: Any) -> Exception:
-    answer = response.answer
-    status, headers = status_of(answer) or 200, getattr(answer, "headers", None) or {}
-    body = answer.read() if hasattr(answer, "read") else answer.content
-    close_raw(answer)
+    status, headers, body = read_response(response.answer)
     if status != 200:
         return decode_error(status, headers, body)
     return ServiceError(
-        "the server answered before the request ended",
+        "the server responded before the request ended",
         status=status,
         request_id=find_header(headers, REQUEST_ID),
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any
 
-from odps_nb.errors import StateError, TruncatedError
-from odps_nb.stream_io.payload import close_raw
+from odps_nb.errors import TruncatedError
+from odps_nb.stream_io.base import ByteReader, Status, close_raw, status_of
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 
@@ -16,50 +14,14 @@ _AT_ONCE = 1 << 20
 _ERROR_BODY = 1 << 20
 
 
-class Status(str, Enum):
-    """State of a stream: running, or one of the final states.
-
-    A member equals the SDK's member of the same name. The SDK's `INIT` and `WAIT` also exist here,
-    but are never returned.
-
-    Examples
-    --------
-    >>> Status.RUNNING.value
-    'RUNNING'
-    """
-
-    INIT = "INIT"
-    OK = "OK"
-    WAIT = "WAIT"
-    RUNNING = "RUNNING"
-    FAILED = "FAILED"
-    CANCELLED = "CANCELLED"
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Enum) and type(other).__name__ == "Status":
-            return self.name == other.name
-        return str.__eq__(self, other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = str.__hash__
-
-
-def status_of(answer: Any) -> int | None:
-    """Return the HTTP status of a response, which may be this package's or that of requests."""
-    status: int | None = getattr(answer, "status", None)
-    return status if status is not None else getattr(answer, "status_code", None)
-
-
-class StreamReader(io.BufferedIOBase):
+class StreamReader(ByteReader):
     """A response body as a file-like object; raises if it is shorter than its Content-Length.
 
     Parameters
     ----------
     response_or_opener
-        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
-        or a function without arguments that fetches one. It is called when first needed.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests), or
+        a function without arguments that fetches one, which is called when first needed.
 
     Raises
     ------
@@ -86,18 +48,16 @@ class StreamReader(io.BufferedIOBase):
         self._body: Any = None
         self._length: int | None = None
         self._taken = 0
-        self._state = Status.RUNNING
-        self._closed = False
 
     @property
     def status(self) -> int | None:
         """HTTP status of the response; ``None`` if it has none. Sends the request if needed."""
-        return status_of(self._open())
+        return status_of(self._guarded(self._opened))
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the response. Sends the request if needed."""
-        return getattr(self._open(), "headers", None) or {}
+        return getattr(self._guarded(self._opened), "headers", None) or {}
 
     @property
     def request_id(self) -> str | None:
@@ -107,72 +67,52 @@ class StreamReader(io.BufferedIOBase):
     def read(self, nbytes: int | None = -1) -> bytes:
         """Return ``nbytes`` bytes, fewer only at the end of the body; by default the rest."""
         wanted = -1 if nbytes is None else nbytes
-        if wanted == 0:
-            self._open()
-        parts = []
-        while wanted and (part := self.read1(wanted)):
-            wanted -= len(part) if wanted > 0 else 0
-            parts.append(part)
+        parts = [self.read1(wanted)]
+        while parts[-1] and (wanted := wanted - (len(parts[-1]) if wanted > 0 else 0)):
+            parts.append(self.read1(wanted))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read1(self, size: int = -1) -> bytes:
         """Read once; return at most ``size`` bytes, or empty bytes at the end."""
-        body = self._readable_body()
-        data: bytes = self._guarded(body.read, size if size > 0 else _AT_ONCE)
-        if not data:
-            self._end()
+        self._guarded(self._opened)
+        if not size:
+            return b""
+        wanted = size if size > 0 else _AT_ONCE
+        data: bytes = self._guarded(self._taken_by, self._body.read, wanted)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill ``buffer``, or stop at the end of the body; return the number of bytes read."""
-        body = self._readable_body()
-        if not hasattr(body, "readinto"):
+        self._guarded(self._opened)
+        if not hasattr(self._body, "readinto"):
             return super().readinto(buffer)
         view, done = memoryview(buffer).cast("B"), 0
-        while done < len(view):
-            count = self._guarded(body.readinto, view[done:])
-            if not count:
-                self._end()
-                break
+        while done < len(view) and (
+            count := self._guarded(self._taken_by, self._body.readinto, view[done:])
+        ):
             done += count
         return done
 
-    def _readable_body(self) -> Any:
-        self._open()
-        return self._body
-
-    def _open(self) -> Any:
-        if self._closed:
-            raise StateError("the stream is closed", hint="read it before closing it")
-        if self._state is Status.FAILED:
-            raise StateError("the stream failed before", hint="open it again")
+    def _opened(self) -> Any:
         if self._answer is None and self._opener is not None:
             self._answer = self._opener()
+        answer = self._answer
         if self._body is None:
-            self._begin(self._answer)
-        return self._answer
+            self._body = answer if hasattr(answer, "read") else answer.raw
+            status, headers = status_of(answer) or 200, getattr(answer, "headers", None) or {}
+            if not 200 <= status < 300:
+                raise decode_error(status, headers, self._body.read(_ERROR_BODY))
+            length = find_header(headers, "content-length")
+            if length is not None and find_header(headers, "transfer-encoding") is None:
+                self._length = int(length)
+        return answer
 
-    def _begin(self, answer: Any) -> None:
-        self._body = answer if hasattr(answer, "read") else answer.raw
-        status = status_of(answer) or 200
-        headers = getattr(answer, "headers", None) or {}
-        if not 200 <= status < 300:
-            self._state = Status.FAILED
-            raise decode_error(status, headers, self._body.read(_ERROR_BODY))
-        length = find_header(headers, "content-length")
-        if length is not None and find_header(headers, "transfer-encoding") is None:
-            self._length = int(length)
-
-    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
-        state, self._state = self._state, Status.FAILED
+    def _taken_by(self, step: Callable[[Any], Any], argument: Any) -> Any:
         result = step(argument)
-        self._taken += len(result) if isinstance(result, bytes) else result or 0
-        self._state = state
-        return result
-
-    def _end(self) -> None:
-        if self._length is not None and self._taken < self._length:
-            self._state = Status.FAILED
+        count = len(result) if isinstance(result, bytes) else result or 0
+        self._taken += count
+        self._ended = not count
+        if self._ended and self._length is not None and self._taken < self._length:
             raise TruncatedError(
                 f"the body ends after {self._taken} of {self._length} bytes",
                 offset=self._taken,
@@ -181,27 +121,18 @@ class StreamReader(io.BufferedIOBase):
                 request_id=self.request_id,
                 hint="fetch it again",
             )
-        self._state = Status.OK
+        return result
 
     def get_status(self) -> Status:
         """Return the state: `Status.OK` once the body was read to its verified end."""
-        return self._state
+        return self._status()
 
     def get_request_id(self) -> str | None:
         """Return `request_id`."""
         return self.request_id
 
-    def readable(self) -> bool:
-        """Whether the reader is open."""
-        return not self._closed
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def abort(self) -> None:
-        """Make a waiting read end soon, from any thread; later reads raise."""
+        """End a blocked read soon; may be called from any thread. Later reads raise."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()
@@ -210,6 +141,4 @@ class StreamReader(io.BufferedIOBase):
         """Close the connection. Idempotent."""
         if not self._closed:
             self._closed = True
-            if self._state is Status.RUNNING:
-                self._state = Status.CANCELLED
             close_raw(self._answer)

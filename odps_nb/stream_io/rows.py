@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import ConfigError, ConversionError, StateError
-from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.base import Guarded, Status
+from odps_nb.stream_io.reader import StreamReader
 from odps_nb.stream_io.writers import Finishing, StreamWriter, WriteResult
 from odps_nb.terms import Compression, TextMode
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.arrow_body import RowStream
 
 
-class ArrowReader:
+class ArrowReader(Guarded):
     """The record batches of a table read: iterate over it, or call `read` until ``None``.
 
     Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
@@ -37,7 +38,7 @@ class ArrowReader:
     max_batch
         Maximum bytes of one batch.
     max_decompressed
-        Maximum bytes that a batch with compressed buffers may need; checked before the buffers are
+        Maximum size of a batch after decompression, in bytes; checked before its buffers are
         decompressed.
     max_output
         Maximum bytes that the body's content coding may decode to.
@@ -49,14 +50,14 @@ class ArrowReader:
     Raises
     ------
     ConversionError
-        Raised by the iteration: a text is not UTF-8, and ``text`` is ``"strict"``.
+        Raised by the iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
         Raised by the iteration: the stream ends too early.
     FramingError
         The body is not an Arrow stream, continues after its end, or contains damaged values. Every
         batch is fully validated.
     LimitExceededError
-        A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
+        A batch is larger than ``max_batch``, or than ``max_decompressed`` after decompression.
 
     Examples
     --------
@@ -70,6 +71,8 @@ class ArrowReader:
     ...     [batch.num_rows for batch in reader]
     [3]
     """
+
+    _name = "reader"
 
     def __init__(
         self,
@@ -90,8 +93,6 @@ class ArrowReader:
             "text": TextMode.of(text),
         }
         self._rows: RowStream | None = None
-        self._status = Status.RUNNING
-        self._closed = False
 
     def _opened(self) -> RowStream:
         if self._rows is None:
@@ -103,15 +104,15 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """Schema of the batches. Reads the beginning of the stream if needed."""
-        return self._guarded(lambda: self._opened().schema)
+        schema: pa.Schema = self._guarded(self._opened).schema
+        return schema
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch; ``None`` at the verified end of the stream."""
-        if self._status is Status.OK and not self._closed:
+        if self._ended and not self._closed:
             return None
-        batch = self._guarded(lambda: self._opened().read())
-        if batch is None:
-            self._status = Status.OK
+        batch: pa.RecordBatch | None = self._guarded(lambda: self._opened().read())
+        self._ended = batch is None
         return batch
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -123,19 +124,9 @@ class ArrowReader:
             raise StopIteration
         return batch
 
-    def _guarded(self, step: Callable[[], Any]) -> Any:
-        if self._closed:
-            raise StateError("the reader is closed", hint="read it before closing it")
-        if self._status is Status.FAILED:
-            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
-        before, self._status = self._status, Status.FAILED
-        result = step()
-        self._status = before
-        return result
-
     def get_status(self) -> Status:
         """Return the state: `Status.OK` once the end was verified."""
-        return self._status
+        return self._status()
 
     def get_request_id(self) -> str | None:
         """Return the server's id for this request; ``None`` until the response has arrived."""
@@ -144,15 +135,7 @@ class ArrowReader:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._closed = True
-        if self._status is Status.RUNNING:
-            self._status = Status.CANCELLED
         self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class ArrowWriter(Finishing):
@@ -166,8 +149,9 @@ class ArrowWriter(Finishing):
     stream_writer
         A `StreamWriter` that sends the body.
     schema
-        Schema of all batches. ``None``: that of the first batch. A compression in its place, as in
-        the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as ``compression``.
+        Schema of all batches. Default: the schema of the first batch. A compression in this
+        position, as in the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as
+        ``compression``.
     compression
         Codec for the buffers inside the stream: ``None``, ``"zstd"`` or ``"lz4"``.
 
@@ -229,8 +213,7 @@ class ArrowWriter(Finishing):
         StateError
             The writer was finished or aborted, or it failed.
         """
-        if not self._stream.writable():
-            raise StateError(f"the writer is {self._stream.get_status().value.lower()}")
+        self._stream._check_open()
         if self._schema is None:
             self._schema = record_batch.schema
         if not record_batch.schema.equals(self._schema):
@@ -257,8 +240,8 @@ class ArrowWriter(Finishing):
             if self._schema is None:
                 self.abort()
                 raise StateError(
-                    "nothing was written and no schema was given: there is no Arrow stream to send",
-                    hint="pass a schema, ArrowWriter(stream, schema), to send no rows",
+                    "nothing was written and no schema was given, so there is no stream to send",
+                    hint="pass a schema to send an empty stream: ArrowWriter(stream, schema)",
                 )
             self._opened().close()
         return self._stream.finish()

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
+from odps_nb.stream_io.base import Status, read_response
 from odps_nb.stream_io.called import opener_of
-from odps_nb.stream_io.payload import close_raw
-from odps_nb.stream_io.reader import Status, status_of
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import WriteBlobAnswer, WriteRowsAnswer
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
@@ -25,12 +24,12 @@ def _plain(data: Any) -> bytes:
     try:
         return memoryview(data).tobytes()
     except TypeError:
-        is_text = isinstance(data, str)
+        name, is_text = type(data).__name__, isinstance(data, str)
         raise ConversionError(
-            f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
-            source_type=type(data).__name__,
+            f"a stream accepts bytes, not {name}",
+            source_type=name,
             target_type="bytes",
-            hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
+            hint="write(text.encode())" if is_text else "pass bytes or a bytes-like object",
         ) from None
 
 
@@ -40,25 +39,13 @@ class Finishing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self: Any, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.abort()
         elif self.writable():
             self.finish()
 
-    @abstractmethod
-    def finish(self) -> Any:
-        """End the body and return the server's response."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Abort the request; the server stores nothing. Idempotent."""
-
-    @abstractmethod
-    def writable(self) -> bool:
-        """Whether `write` may be called."""
-
-    def close(self) -> None:
+    def close(self: Any) -> None:
         """Abort, unless the writer is finished. Idempotent."""
         self.abort()
 
@@ -71,7 +58,6 @@ class _Writer(Finishing, Generic[Result]):
         self._upload: Any = upload_or_opener if is_upload else None
         self._opener = None if is_upload else opener_of(upload_or_opener)
         self._state = Status.RUNNING
-        self._finished = False
         self._result: Result | None = None
         self._request_id: str | None = None
 
@@ -104,7 +90,6 @@ class _Writer(Finishing, Generic[Result]):
         """
         if self._result is None:
             self._check_open()
-            self._finished = True
             self._result = self._guarded(self._end)
             self._state = Status.OK
         return self._result
@@ -143,7 +128,8 @@ class _Writer(Finishing, Generic[Result]):
 
     def _check_open(self) -> None:
         if self._state is not Status.RUNNING:
-            raise StateError(f"the writer is {self._state.value.lower()}", hint="open another one")
+            problem = f"the writer no longer accepts data (status: {self._state.value.lower()})"
+            raise StateError(problem, hint="open another writer")
 
     def _opened(self) -> Any:
         if self._upload is None:
@@ -162,13 +148,11 @@ class _Writer(Finishing, Generic[Result]):
 
     def _answer(self) -> tuple[bytes, Mapping[str, str]]:
         answer = self._opened().finish()
-        status = status_of(answer) or 200
         self._request_id = find_header(answer.headers, REQUEST_ID)
-        body = answer.read() if hasattr(answer, "read") else answer.content
-        close_raw(answer)
+        status, headers, body = read_response(answer)
         if status != 200:
-            raise decode_error(status, answer.headers, body)
-        return body, answer.headers
+            raise decode_error(status, headers, body)
+        return body, headers
 
     @abstractmethod
     def _send(self, data: bytes) -> None: ...
@@ -286,7 +270,7 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
     Parameters
     ----------
     upload_or_opener
-        As for `StreamWriter`. Its request must declare the same compression.
+        As for `StreamWriter`. The request must declare the same compression.
     compression
         Coding of the body: ``None``, ``"zstd"`` or ``"lz4"``.
 
@@ -332,12 +316,23 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
         answer = WriteBlobAnswer.decode(body, headers)
         if len(answer.references) != 1:
             raise FramingError(
-                f"the response to an upload has {len(answer.references)} references",
+                f"the response to an upload has {len(answer.references)} references instead of one",
                 request_id=self._request_id,
             )
         md5 = self._digest.hexdigest()
-        self._compare("size", self._size, answer.size)
-        self._compare("MD5", md5, answer.md5 or None)
+        pairs: dict[str, Any] = {
+            "size": (self._size, answer.size),
+            "MD5": (md5, answer.md5 or None),
+        }
+        for what, (sent, found) in pairs.items():
+            if found is not None and found != sent:
+                raise ChecksumError(
+                    f"the server stored a blob with {what} {found}, but {what} {sent} was sent",
+                    expected=sent,
+                    actual=found,
+                    request_id=self._request_id,
+                    hint="upload it again",
+                )
         return WriteBlobResult(
             reference=answer.references[0],
             size=self._size,
@@ -345,13 +340,3 @@ class BlobStreamWriter(_Writer[WriteBlobResult]):
             warning_message=answer.warning,
             request_id=self._request_id,
         )
-
-    def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
-        if stored is not None and stored != sent:
-            raise ChecksumError(
-                f"the server stored a blob of {what} {stored}, but {sent} was sent",
-                expected=sent,
-                actual=stored,
-                request_id=self._request_id,
-                hint="upload it again",
-            )

@@ -61,7 +61,7 @@ def test_a_table_is_read_and_a_report_left(
     [
         ([], "no table was given"),
         (["--write", "scratch"], "has no project"),
-        (["--table", "orders", "--only", "nope"], "there is no question nope"),
+        (["--table", "orders", "--only", "nope"], "there is no question with the id nope"),
     ],
 )
 def test_misuse_is_said_in_words(

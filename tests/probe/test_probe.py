@@ -160,7 +160,7 @@ def test_a_key_without_rights_cannot_tell(profile: Profile) -> None:
         stranger = replace(stranger, tunnel_endpoint=storage.tunnel_endpoint)
     with Prober(stranger, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask(choose(["session-expiry"]))
-    assert found.verdict.startswith("cannot tell: the account lacks permission: 40")
+    assert found.verdict.startswith("cannot tell: the account lacks permission (40")
     assert found.seen is None
 
 
@@ -219,7 +219,7 @@ def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:
     prober._asker.begin(requests=0, rows=0, seconds=0.0)  # so that no wait is longer than 0.1 s
     ready = prober._asker.ready(initial, lambda: answers.pop(0))
     assert (ready.members, answers) == ({}, [])
-    with pytest.raises(CannotTell, match="was not ready in time"):
+    with pytest.raises(CannotTell, match="was not ready after"):
         prober._asker.ready(initial, lambda: initial)
     prober.close()
 

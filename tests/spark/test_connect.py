@@ -183,10 +183,10 @@ def test_an_address_that_makes_no_sense_is_refused(remote: str) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_a_master_and_a_remote_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="both a master and a remote"):
+    with pytest.raises(ConfigError, match="both master and remote"):
         odps_nb.spark.session("local[2]", remote="sc://x")
     monkeypatch.setenv("SPARK_REMOTE", "sc://x")
-    with pytest.raises(ConfigError, match="both a master and a remote") as caught:
+    with pytest.raises(ConfigError, match="both master and remote") as caught:
         odps_nb.spark.session("local[2]")
     assert "unset SPARK_REMOTE" in str(caught.value.hint)
 

@@ -229,7 +229,7 @@ def test_an_iterator_in_use_cannot_be_streamed_and_a_streamed_one_not_iterated()
         BlobStreamReader(iterator)
     iterator = BlobDataIterator(body, expected_count=2)
     BlobStreamReader(iterator)
-    with pytest.raises(StateError, match="handed over"):
+    with pytest.raises(StateError, match="passed to"):
         next(iterator)
     with pytest.raises(StateError):
         BlobStreamReader(iterator)

@@ -136,7 +136,7 @@ def test_a_bad_block_is_named_whatever_the_source(kind: str) -> None:
         stream.read()
     assert (caught.value.block, caught.value.offset) == (1, STORED_SIZE)
     for use in (stream.read, stream.peek, stream.read1, lambda: stream.readinto(bytearray(1))):
-        with pytest.raises(StateError, match="failed before"):
+        with pytest.raises(StateError, match="already failed"):
             use()
     stream.close()
 
@@ -198,15 +198,6 @@ def test_an_error_of_the_source_travels_on_and_leaves_the_stream_dead() -> None:
         stream.read(1)
     with pytest.raises(StateError):
         stream.read(1)
-
-
-def test_a_source_that_gives_more_than_asked_for_is_refused() -> None:
-    class Generous(ReadOnly):
-        def read(self, size: int) -> bytes:
-            return bytes(size + 1)
-
-    with pytest.raises(StateError, match="at most"):
-        CrcStrippingStream(Generous(b"")).read(1)
 
 
 def test_what_cannot_be_read_is_no_raw_stream() -> None:

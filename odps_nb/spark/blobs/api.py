@@ -1,7 +1,7 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
-Passing the bytes through the JVM and back takes six times the work, so `blob_map` fetches a blob
-and calls the function in the same task, which sends Spark only what the function returns.
+`blob_map` fetches a blob and calls the function in the same task, so Spark receives only the
+function's results. Passing the bytes through the JVM and back would take six times the work.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from odps_nb.wire.frames import BlobRecord
 
 NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
-"""Spark type of a blob with its bytes: `with_blobs` returns it, `odps_nb.spark.write` uploads it.
+"""Spark type of a whole blob, returned by `with_blobs` and uploaded by `odps_nb.spark.write`.
 
-``data`` is the content; the other two fields may be null. In the schema of `blob_map`, use it for a
-column for which the function returns `odps_nb.NewBlob` or bytes.
+``data`` is the content; the other two fields may be null. In the schema of `blob_map`, use it for
+columns whose values are `odps_nb.NewBlob` objects or bytes.
 """
 
 
@@ -61,19 +61,19 @@ def blob_map(
         The column of blob references, as returned by a read. If a reference is null, `fn` is not
         called and the new columns are null.
     fn
-        Called on an executor, once per row and attempt of its task (``spark.task.maxFailures``),
-        with ``data``, ``mime_type`` and ``file_name`` of one verified blob. Returns a dict (absent
-        keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a column of
-        type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write`
-        then uploads.
+        Called on an executor, once per row and task attempt (``spark.task.maxFailures``). Its
+        argument is one verified blob, with ``data``, ``mime_type`` and ``file_name``. Returns a
+        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a
+        column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which
+        `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     on_error
-        What to do with a row whose blob is unknown, damaged or too large, for which `fn` raises,
-        or whose values do not fit `schema`. ``"raise"`` ends the job with an error that names the
-        row and its reference. ``"null"`` sets its new columns to null. Any other text is the name
-        of an additional string column that contains the row's error. The job always fails if the
-        service does not respond or refuses the keys.
+        What to do if a row's blob is missing, damaged or too large, if `fn` raises, or if its
+        result does not fit `schema`. ``"raise"`` ends the job with an error that names the row and
+        its reference. ``"null"`` sets its new columns to null. Any other text is the name of an
+        additional string column for the error of each row. The job always fails if the service does
+        not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.
     progress
@@ -84,7 +84,7 @@ def blob_map(
     ArgumentError
         The column is missing, a new column has an existing name, or an argument is invalid.
     ConfigError
-        `odps` is ``None``, and the environment names no service.
+        `odps` is ``None``, and the environment configures no service.
     ConversionError
         The reference column is neither text nor bytes; in a task, a result of `fn` does not fit.
     LimitExceededError
@@ -120,9 +120,9 @@ def with_blobs(
 ) -> DataFrame:
     """Add a column that holds the blobs themselves; meant for small blobs.
 
-    The column is of type `NEW_BLOB`: ``blob.data`` has the bytes, and it can be written into a BLOB
-    column. Every byte passes through the JVM; for a Python function over blobs, `blob_map` is
-    several times faster and accepts blobs of any size.
+    The column is of type `NEW_BLOB`: ``blob.data`` contains the bytes, and the column can be
+    written into a BLOB column. Every byte passes through the JVM. To call a Python function on each
+    blob, use `blob_map`, which is several times faster and accepts blobs of any size.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def with_blobs(
         raise ArgumentError(
             f"max_blob_bytes is {max_blob_bytes}; it must be between 1 and {LARGEST_VALUE}",
             argument="max_blob_bytes",
-            hint="use odps_nb.spark.blob_map for larger blobs; a value in a Spark row has at most "
-            f"{format_bytes(LARGEST_VALUE)}",
+            hint="use odps_nb.spark.blob_map for larger blobs; the maximum for a value in a Spark "
+            f"row is {format_bytes(LARGEST_VALUE)}",
         )
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
@@ -220,7 +220,7 @@ def _error_column(on_error: str) -> str | None:
     """Check `on_error`; return the name of the error column, or ``None`` without one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
-            f"on_error is {on_error!r}, which is not allowed",
+            f"on_error is {on_error!r}; it must be text that is not empty",
             argument="on_error",
             hint="pass 'raise', 'null', or the name of a new column for the text of the error",
         )

@@ -1,4 +1,4 @@
-"""Converts the results of `blob_map` for one row to Arrow values, or to an error. Does no I/O."""
+"""Converts the results of `blob_map` for one row to Arrow values, or to an error."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRow:
-    """A row's identity for errors; file name and request id are added when its blob arrives.
+    """Identifies a row in errors; file name and request id are added when its blob arrives.
 
-    ``row`` counts from 0 within ``task``, Spark's partition number (``None`` outside Spark).
+    ``row`` counts from 0 within the Spark partition ``task`` (``None`` outside Spark).
     """
 
     row: int

@@ -43,8 +43,7 @@ REFERENCES_PER_REQUEST = 64
 #: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent. A batch exceeds these limits only if a
-#: single row does.
+#: Rows and bytes of results after which a batch is sent. Only its last row may exceed the bytes.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000
@@ -57,8 +56,9 @@ LARGEST_VALUE = 256_000_000
 class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, a
-    failing row's results are null; ``error_column``, the last of ``whole``, has its error.
+    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, the
+    results of a failed row are null, and ``error_column``, the last column of ``whole``, contains
+    its error.
     """
 
     profile: TaskProfile
@@ -166,7 +166,7 @@ def _made(
 def _records(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Yield one blob per reference; repeated references reuse blobs kept in memory if they fit."""
+    """Yield one blob per reference; blobs of repeated references are kept in memory if they fit."""
     left = Counter(tokens)
     kept: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()
@@ -221,13 +221,13 @@ def _fetch(
 
 
 def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
-    size = "is" if error.actual is None else f"has {format_bytes(error.actual)} and is"
+    size = "is larger" if error.actual is None else f"has {format_bytes(error.actual)}, more"
     return LimitExceededError(
-        f"a blob of column {task.name!r} {size} larger than max_blob_bytes="
+        f"a blob of column {task.name!r} {size} than max_blob_bytes="
         f"{format_bytes(task.largest or 0)}",
         limit=error.limit,
         actual=error.actual,
-        hint="process large blobs inside the tasks with odps_nb.spark.blob_map, or raise "
+        hint="process large blobs inside the tasks with odps_nb.spark.blob_map, or increase "
         f"max_blob_bytes (up to {format_bytes(LARGEST_VALUE)})",
         request_id=error.request_id,
     )
@@ -273,7 +273,14 @@ class _Results:
             cell = cell_of(value, kind.type)
             size = size_of(cell)
             if size > LARGEST_VALUE:
-                raise _too_much(kind.name, size)
+                raise LimitExceededError(
+                    f"the function returned {format_bytes(size)} for {kind.name!r}; the maximum "
+                    f"for a value in a Spark row is {format_bytes(LARGEST_VALUE)}",
+                    limit=LARGEST_VALUE,
+                    actual=size,
+                    hint="return smaller values, or write large blobs without Spark: "
+                    "odps.table(…).write(…)",
+                )
             cells.append(cell)
         return cells
 
@@ -310,13 +317,3 @@ class _Results:
                 self.errors[row] = self._failed(error, self.places[row])
                 for column in self.columns:
                     column[row] = None
-
-
-def _too_much(name: str, size: int) -> LimitExceededError:
-    return LimitExceededError(
-        f"the function returned {format_bytes(size)} for {name!r}; the maximum for a value "
-        f"in a Spark row is {format_bytes(LARGEST_VALUE)}",
-        limit=LARGEST_VALUE,
-        actual=size,
-        hint="return less, or write large blobs without Spark: odps.table(…).write(…)",
-    )

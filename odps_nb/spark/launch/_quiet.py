@@ -89,7 +89,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide the warnings about settings that a local Connect server has applied at startup."""
+    """Hide warnings that a Connect server refuses settings which it has applied at startup."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
@@ -102,7 +102,7 @@ def without_query_log() -> Iterator[None]:
     """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
     from pyspark.logger import PySparkLogger
 
-    # use pyspark's logger class, which the first getLogger call must choose
+    # the first call determines the logger's class, so it must be that of pyspark
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

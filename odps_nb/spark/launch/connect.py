@@ -1,11 +1,10 @@
-"""Checks the requirements of a Spark Connect session, and tells classic from Connect sessions."""
+"""Checks the requirements of Spark Connect, and tells apart classic and Connect sessions."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import socket
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PORT = 15002
-#: By default, the server of ``remote="local"`` listens on all addresses of the machine, and
+#: Settings of a local Connect server. By default, it listens on all addresses of the machine and
 #: reports task progress only every two seconds.
 SERVER = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -23,7 +22,7 @@ SERVER = {
 }
 
 _REDACTION = "spark.sql.redaction.string.regex"
-#: Matches options that contain keys in a plan's text, which the Connect server logs.
+#: Matches options with keys in the text of plans, which the Connect server logs.
 _KEYS = r'key: "(?i:access_id|access_key|sts_token|bearer_token|app_id|app_key)"\s+value: "[^"]*"'
 _ANSWER = 10.0
 
@@ -44,7 +43,7 @@ def check_connect() -> None:
 def check_server(url: str) -> None:
     """Raise if nothing listens at the address of a remote session; pyspark would retry for minutes.
 
-    Only a refused connection is an error: behind a proxy the name may not resolve here.
+    Other errors are ignored, because behind a proxy the name may not resolve here.
     """
     host, port = _address(url)
     try:
@@ -52,8 +51,8 @@ def check_server(url: str) -> None:
     except ConnectionRefusedError:
         raise ConnectError(
             f"no Spark Connect server listens on {host}:{port}",
-            hint="start one there (sbin/start-connect-server.sh), check the port, or leave out "
-            "remote= (and SPARK_REMOTE) for a Spark on this machine",
+            hint="start one there (sbin/start-connect-server.sh), check the port, or omit remote= "
+            "(and unset SPARK_REMOTE) to run Spark on this machine",
         ) from None
     except OSError:
         return
@@ -70,7 +69,7 @@ def _address(url: str) -> tuple[str, int]:
         raise ConfigError(
             "remote is not the address of a Spark Connect server",
             option="remote",
-            hint="write remote='sc://host:15002', or remote='local[2]' for one on this machine",
+            hint="pass remote='sc://host:15002', or remote='local[2]' for a server on this machine",
         )
     return host, port or PORT
 
@@ -83,15 +82,10 @@ def check_free(port: int = PORT) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise ConfigError(
-                f"port {port} is in use, and pyspark can start its Connect server on no other port",
+                f"port {port} is in use, and pyspark starts its Connect server only on this port",
                 option="remote",
-                hint="stop the other session, or leave out remote= for a Spark without Connect",
+                hint="stop the other session, or omit remote= to start Spark without Connect",
             ) from None
-
-
-def remote_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the subset of our default settings that a session may set on a remote server."""
-    return {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -109,17 +103,17 @@ def hide_keys(spark: SparkSession) -> None:
 
 
 def check_session(spark: object) -> None:
-    """Raise `ArgumentError` unless this is a session of Spark, classic or Connect."""
+    """Raise `ArgumentError` unless this is a classic or Connect session of Spark."""
     _check("spark", spark, "a Spark session", "createDataFrame")
 
 
 def check_dataframe(df: object) -> None:
-    """Raise `ArgumentError` unless this is a DataFrame of Spark, classic or Connect."""
+    """Raise `ArgumentError` unless this is a classic or Connect DataFrame of Spark."""
     _check("df", df, "a DataFrame of Spark", "sparkSession")
 
 
 def _check(argument: str, value: object, wanted: str, has: str) -> None:
-    # Check the class's module: importing Spark Connect needs packages that may be missing.
+    # Do not import the Spark Connect classes, because their dependencies may be missing.
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(

@@ -29,7 +29,6 @@ from odps_nb.spark.launch.connect import (
     check_free,
     check_server,
     is_connect,
-    remote_settings,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 MINIMUM_PYSPARK = (4, 0)
 
-#: Names of settings whose values Spark hides in its UI and event log. Its own default misses
+#: Pattern of settings whose values Spark hides in its UI and event log. Spark's default misses
 #: ``access_key``, ``access_id`` and ``bearer``.
 REDACTION = r"(?i)secret|password|token|access[._-]?key|access[._-]?id|credential|bearer"
 
@@ -56,10 +55,10 @@ def session(
     master
         Spark master. Default: the value of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
     remote
-        Spark Connect instead of a master: ``"sc://host:15002"``, or ``"local[2]"`` for a server
-        on this machine, which listens on loopback only. Default: the value of ``SPARK_REMOTE``.
-        odps_nb must be installed where the server's Python workers run. A server on another
-        machine accepts only ``spark.sql`` settings.
+        Address of a Spark Connect server, instead of a master: ``"sc://host:15002"``, or
+        ``"local[2]"`` to start one on this machine, which listens on loopback only. Default: the
+        value of ``SPARK_REMOTE``. odps_nb must be installed where the server's Python workers run.
+        A server on another machine accepts only ``spark.sql`` settings.
     quiet
         Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
         log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
@@ -102,14 +101,17 @@ def session(
         )
     if (running := _running()) is not None:
         return running
-    chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}
+    chosen = {
+        _conf_name(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in conf.items()
+    }
     master = master or chosen.pop("spark.master", None)
     remote = remote or chosen.pop("spark.remote", None) or os.environ.get("SPARK_REMOTE")
     if master and remote:
         raise ConfigError(
-            "both a master and a remote are given",
+            "both master and remote are given",
             option="remote",
-            hint="pass only one of them, or unset SPARK_REMOTE: a session uses either a cluster "
+            hint="pass only one of them, or unset SPARK_REMOTE; a session uses either a cluster "
             "(master) or a Spark Connect server (remote)",
         )
     if remote:
@@ -117,7 +119,8 @@ def session(
         if not remote.startswith("local"):
             check_server(remote)
             builder = SparkSession.builder.remote(remote)
-            return _made(builder, remote_settings(defaults(remote)), chosen, quiet=quiet)
+            ours = {k: v for k, v in defaults(remote).items() if k.startswith("spark.sql.")}
+            return _made(builder, ours, chosen, quiet=quiet)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
     else:
@@ -130,7 +133,7 @@ def session(
 
 
 def _running() -> SparkSession | None:
-    """Return the active session of this thread, or else of this process, classic or Connect."""
+    """Return the active session, classic or Connect, of this thread or else of this process."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -203,7 +206,8 @@ def defaults(master: str) -> dict[str, str]:
             **SERVER,
             "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
         }
-        if _is_installed():  # otherwise workers cannot import the module and fail to start
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
         if sys.platform == "linux":  # reads 17-20 % faster; elsewhere socket paths may be too long
             settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -212,14 +216,6 @@ def defaults(master: str) -> dict[str, str]:
         # Shuffles in notebooks are small; Spark's default of 200 tasks would mostly be overhead.
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * (os.cpu_count() or 1)))
     return settings
-
-
-def _is_installed() -> bool:
-    try:
-        metadata.distribution("odps-nb")
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def is_local(master: str) -> bool:
@@ -246,12 +242,8 @@ def machine_memory(limits: tuple[str, ...] = ("/sys/fs/cgroup/memory.max",)) -> 
     with contextlib.suppress(AttributeError, ValueError, OSError):  # POSIX only
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in limits:
-        try:
-            text = Path(path).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            known.append(int(text))
+        with contextlib.suppress(ValueError, OSError):  # "max": no limit
+            known.append(int(Path(path).read_text(encoding="ascii")))
     return min(known, default=None)
 
 
@@ -282,7 +274,3 @@ def _conf_name(name: str) -> str:
             hint="write spark_executor_memory='2g' or **{'spark.executor.memory': '2g'}",
         )
     return dotted
-
-
-def _conf_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
 """Creates counters for activities; shows and interrupts the Spark actions of this package.
 
-In classic and Connect sessions, the jobs of a thread get a tag, by which they can be interrupted.
-Connect has no accumulators, so only the number of tasks is shown.
+Tags the jobs of a thread, in classic and Connect sessions, so that they can be interrupted. Connect
+has no accumulators, so only the number of tasks is shown.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import (
-    Progress,
-    ProgressTracker,
-    silent,
-)
+from odps_nb.client.calls.progress import Progress, ProgressTracker, silent
 from odps_nb.errors import CancelledError
 from odps_nb.spark.launch.connect import is_connect
 from odps_nb.spark.progress.counting import TAG, Activity, TaskCounter
@@ -38,7 +34,7 @@ _log = logging.getLogger("odps_nb")
 
 
 def counter_of(spark: SparkSession, activity: Activity, progress: Progress) -> TaskCounter | None:
-    """Return the counter for the tasks of an activity; ``None`` if no progress display uses it."""
+    """Return the counter for the tasks of an activity; ``None`` if no progress is shown."""
     if is_connect(spark) or listener_of(progress) is silent:
         return None
     return runs_of(spark.sparkContext).counter(activity, partial(listener_of, progress))

@@ -32,7 +32,7 @@ _QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """A read, write or `blob_map`; Spark may perform it many times.
+    """A read, write or `blob_map`; Spark may run it several times.
 
     An activity with ``commits`` ends when its commit ends (`Ended`).
     """
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     """One finished task's share of an activity.
 
     ``query`` is Spark's tag for a query's jobs, ``tag`` is our tag for an action; each may be
-    empty. A part that is computed again has the same stage, partition and number.
+    empty. A recomputed part has the same stage, partition and number.
     """
 
     activity: Activity
@@ -121,7 +121,7 @@ class TaskCounter:
 def counted(
     counter: TaskCounter | None, *, part: int | None = None
 ) -> Iterator[ProgressTracker | None]:
-    """Count a task's work on ``part`` (default: Spark's partition); no-op without a counter."""
+    """Count a task's work on ``part`` (default: its Spark partition); a no-op without a counter."""
     if counter is None:
         yield None
         return

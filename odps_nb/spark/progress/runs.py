@@ -1,8 +1,8 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
-A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`);
-Spark's ``statusTracker`` reports the number of tasks. If a task is computed again in its stage, its
-figures are replaced; rows read in two stages (a sort samples them first) count twice.
+A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`).
+Spark's ``statusTracker`` reports the number of tasks. If a task is recomputed in its stage, its
+figures are replaced. Rows read in two stages (for example, a sort samples them first) count twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Maximum number of listeners to keep; the oldest one is dropped.
 MAX_LISTENERS = 1024
 _POLL = 0.2
-_QUIET = 0.4  # seconds after its last task at which a run without active stages ends
+_QUIET = 0.4  # seconds after its last task until a run without active stages ends
 _UNLISTED = 5.0  # seconds after which an unlisted stage counts as dropped by Spark, not as new
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
@@ -56,7 +56,7 @@ def runs_of(context: SparkContext) -> Runs:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """The progress of one action. If it is not ``owned``, the caller ends its tracker."""
+    """The progress of one action. Unless the run is ``owned``, its caller ends the tracker."""
 
     tracker: ProgressTracker
     owned: bool = False
@@ -145,7 +145,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Send a tracker an activity's figures; for ``None``, those of all jobs with the tag."""
+        """Pass the figures of an activity to a tracker; for ``None``, of all jobs with the tag."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)

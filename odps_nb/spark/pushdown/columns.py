@@ -21,7 +21,7 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
     named = []
     for column in schema:
         name = fold(column.name)
-        # `words` holds single words only, so other names always count as used.
+        # `words` contains only single words, so other names always count as used.
         if name in query.words or not WORD.fullmatch(name):
             named.append(column)
     if not any(column in schema.columns for column in named):
@@ -76,7 +76,7 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether an expression, or a select inside it, has a star over relations of this select.
+    """Whether a star in an expression or in a nested select covers relations of this select.
 
     The star of ``count(*)`` is ignored.
     """

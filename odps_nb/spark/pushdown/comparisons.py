@@ -1,9 +1,9 @@
 """Selects the comparisons that Spark and `odps_nb.filters` evaluate alike.
 
-A condition may keep more rows than the query does, never fewer. Rules beyond `takes_value`: time
-literals are instants in the time zone of Spark's session; Spark orders NaN above all numbers;
-VARCHAR is compared as STRING; CHAR is compared only by ``=`` and ``in``, because it is filtered
-without trailing blanks; ``_`` in a pattern matches one character in both systems.
+A condition may keep more rows than the query does, never fewer. These rules extend `takes_value`:
+Time literals are instants in the time zone of Spark's session. Spark orders NaN above all numbers.
+VARCHAR is compared as STRING. CHAR is compared only by ``=`` and ``in``, because it is filtered
+without trailing blanks. ``_`` in a pattern matches one character in both systems.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]
 #: Years for which all calendars and time zone tables agree.
 _FIRST, _LAST = 1600, 9998
 _ZONED = range(1970, 2038)
-_DIGITS = 15  # decimals up to this many digits always convert to the same DOUBLE
+_DIGITS = 15  # decimals with up to this many digits always convert to the same DOUBLE
 _EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
 _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
@@ -54,8 +54,8 @@ def compare(
 ) -> Node | None:
     """Return ``column sign value``; ``None`` if the service could evaluate it differently.
 
-    ``zone`` is the session's time zone; without one, instants are not compared. ``negated``: the
-    condition is inside a NOT, so it must not match any additional row.
+    ``zone`` is the session's time zone; without one, instants are not compared. With ``negated``,
+    the condition is inside a NOT, so it must not match additional rows.
     """
     meant = _meant(column, sign, value, zone, negated=negated)
     if meant is None:
@@ -109,7 +109,7 @@ _KINDS = {
 def _meant(
     column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
 ) -> Value | None:
-    """Return a literal in the column's type; ``None`` if Spark may read it differently."""
+    """Convert a literal to the column's type; ``None`` if Spark may interpret it differently."""
     code = column.type.code
     if code in _EXACT:
         return _number(column, value)
@@ -130,7 +130,7 @@ def _meant(
 
 
 def _instant(clock: datetime.datetime, zone: str | None) -> datetime.datetime | None:
-    """Convert a session-local time to UTC; ``None`` if it is ambiguous, missing or unknown."""
+    """Convert a session-local time to UTC; ``None`` if it is repeated, skipped or unknown."""
     if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
         return clock
     if zone is None or "/" not in zone or clock.year not in _ZONED:
@@ -152,7 +152,7 @@ def _clock(value: Value | Moment) -> datetime.datetime | None:
 
 
 def _moment(text: str) -> datetime.datetime | None:
-    """Parse a local time in a form that all Spark versions read alike; otherwise ``None``."""
+    """Parse a local time; ``None`` if Spark versions may interpret its form differently."""
     if not _TIME.fullmatch(text):
         return None
     try:

@@ -29,10 +29,11 @@ from odps_nb.filters.tree import (
 from odps_nb.schema import Column, TypeCode
 from odps_nb.spark.pushdown.parse import ParsedQuery
 from odps_nb.spark.pushdown.scopes import parts_of
+from odps_nb.spark.pushdown.understood import is_text
 
 #: Functions that read the clock, and the kind of value (date or time) that each returns.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
-#: Words that Spark evaluates by the clock, and functions whose value varies between calls.
+#: Words that Spark replaces with a time, and functions whose value varies between calls.
 _SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
@@ -52,8 +53,8 @@ class Computed(ColumnValue):
     """The text of a condition over partition columns, which Spark evaluates.
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
-    clock functions in the query, ``start`` is that of the text. ``is_strict``: the condition only
-    compares, so it is null if all its columns are.
+    clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
+    condition only compares, so it is null if all its columns are null.
     """
 
     text: str
@@ -149,6 +150,8 @@ def computed_of(
     clocks = _clocks(tokens)
     if clocks is None:
         return None
+    strict: set[type] = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between}
+    strict |= {exp.Not, exp.Column, exp.Identifier, exp.Literal, exp.Neg, exp.Paren}
     start, end = tokens[0].start, tokens[-1].end + 1
     text = query.text[start:end]
     return Computed(
@@ -160,37 +163,25 @@ def computed_of(
         alias=alias,
         names=tuple(names.items()),
         start=start,
-        is_strict={type(one) for one in tree.walk()} <= _strict_nodes(),
+        is_strict={type(one) for one in tree.walk()} <= strict,
         clocks=clocks,
     )
 
 
-def _strict_nodes() -> set[type]:
-    """Return the node types of comparisons with literals."""
-    from sqlglot import exp
-
-    signs = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Not}
-    return signs | {exp.Column, exp.Identifier, exp.Literal, exp.Neg, exp.Paren}
-
-
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
-    """Return where clock functions are called; ``None`` if other values may vary between calls."""
+    """Return the positions of clock functions; ``None`` if other values may vary between calls."""
     found = []
-    said = ["" if _is_text(one) else one.text.lower() for one in tokens]
+    said = ["" if is_text(one) else one.text.lower() for one in tokens]
     for place, (token, word) in enumerate(zip(tokens, said, strict=True)):
         called = said[place + 1 : place + 3] == ["(", ")"]
         if word in _CLOCKS and (called or word.startswith("current_")):
             end = tokens[place + 2 if called else place].end + 1
             found.append((token.start, end, _CLOCKS[word]))
             continue
-        spoken = _is_text(token) and token.text.strip().lower() in _SPOKEN
+        spoken = is_text(token) and token.text.strip().lower() in _SPOKEN
         if called or spoken or word in _CHANGING or word.startswith("current_"):
             return None
     return tuple(found)
-
-
-def _is_text(token: Any) -> bool:
-    return bool(token.token_type.name == "STRING")
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
@@ -213,7 +204,7 @@ def _bounds(tokens: Sequence[Any], at: int, step: int) -> Iterator[int]:
     opens, closes = ("(", ")") if step > 0 else (")", "(")
     words, depth = _ENDS if step > 0 else _BEGINS, 0
     while 0 <= (after := at + step) < len(tokens):
-        said = "" if _is_text(tokens[after]) else tokens[after].text.lower()
+        said = "" if is_text(tokens[after]) else tokens[after].text.lower()
         word = said.partition(" ")[0]  # "group by" is one token
         if depth == 0 and (word == closes or word == ";" or word in words):
             yield at

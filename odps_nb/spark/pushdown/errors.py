@@ -25,7 +25,7 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 
 @contextlib.contextmanager
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
-    """Raise `NotFoundError` or `QueryError` in place of Spark's errors.
+    """Raise `NotFoundError` or `QueryError` instead of Spark's errors.
 
     The message is Spark's, without the Java stack; a note quotes the line of the query.
     """
@@ -42,7 +42,7 @@ def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
 
 
 def _place_of(failure: PySparkException) -> str | None:
-    """Return the query line that an error refers to, with its number; ``None`` without one."""
+    """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
         # The context is neither a Python call nor the text of a Spark view.
@@ -65,7 +65,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
     text = _LINE.sub("", text)  # the column number does not fit the original text
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
-        hint = "this is Spark's message; call explain_sql to see what is read from each table"
+        hint = "the message is Spark's; call explain_sql to see what is read from each table"
         return QueryError(shorten(message, _MAX_MESSAGE), code=condition, hint=hint)
     parameters = failure.getMessageParameters() or {}
     column = str(parameters.get("objectName", "")).rpartition(".")[2].strip("`")

@@ -16,7 +16,7 @@ from odps_nb.terms import PartitionSpec, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Maximum rows of one evaluation query, and maximum distinct values per table.
+#: Maximum rows of one evaluation query, and maximum distinct values per condition.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
 #: Positions (start, end) in a query's text, each with its replacement.
 Fixed = tuple[tuple[int, int, str], ...]
@@ -73,7 +73,7 @@ def _ask(
     """Return Spark's result for each combination of partition values.
 
     The result is empty if Spark raises an error (e.g. for text that is not a number in ANSI mode);
-    the query itself then raises it.
+    the query itself then raises the same error.
     """
     from pyspark.errors import PySparkException
 

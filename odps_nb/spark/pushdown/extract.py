@@ -1,8 +1,8 @@
 """Extracts the conditions of a query that may be applied when one table is read.
 
 Spark runs the whole query over the rows read, so a condition may be applied early if the query
-drops the same rows anyway: conjuncts of WHERE, and of ON if the join type allows it; on the
-nullable side of an outer join only conditions that nulls do not satisfy.
+drops the same rows anyway. This applies to conjuncts of WHERE, and of ON if the join type allows
+it. On the nullable side of an outer join, it applies only to conditions that nulls do not satisfy.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        The condition holds wherever the expression holds; if ``negated``, nowhere else.
+        The condition keeps each row that the expression keeps; if ``negated``, it keeps no other.
         """
         from sqlglot import exp
 

@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "explain": "call odps_nb.spark.explain_sql, or .explain() of the DataFrame",
     "table": "write select * from … instead",
 }
-_SERVICE = "run it on the service with %%odps sql (odps.sql), or for Spark's tables with spark.sql"
+_SERVICE = "run it with %%odps sql (odps.sql) on the service, or with spark.sql on Spark's tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,11 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``words`` are all words outside quotes, in lower case, so other columns are unused.
+    ``words`` are all words outside quotes, in lower case; columns not among them are unused.
     ``plain_texts`` are literals that all Spark versions read alike. ``is_regular`` is false if the
-    tree may omit some of the text, ``is_repeatable`` if dropping rows may change other values.
-    ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``: (start, end, replacement).
+    tree may omit some of the text; ``is_repeatable`` is false if dropping rows may change other
+    values. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed`` lists replacements
+    as (start, end, text).
     """
 
     text: str
@@ -88,8 +89,9 @@ def parse_query(text: str) -> ParsedQuery:
     except RecursionError:
         raise ArgumentError("the query is nested too deeply") from None
     if len(trees) != 1:
-        raise ArgumentError(f"the text has {len(trees)} statements", hint="write one query")
-    _check_tree(trees[0])
+        raise ArgumentError(f"the text has {len(trees)} statements", hint="pass exactly one query")
+    if not isinstance(trees[0], (sqlglot.exp.Query, sqlglot.exp.Values)):
+        raise _no_query(trees[0].key)
     strings = [t for t in tokens if t.token_type is sqlglot.TokenType.STRING]
     others = [t for t in tokens if t.token_type is not sqlglot.TokenType.STRING]
     words = (word for token in others for word in WORD.findall(fold(token.text)))
@@ -116,14 +118,6 @@ def _check_kind(tokens: Sequence[Any]) -> None:
         raise ArgumentError("the query is empty", hint="write select … from …")
     if first not in _QUERY:
         raise _no_query(first)
-
-
-def _check_tree(tree: Any) -> None:
-    from sqlglot import exp
-
-    # `values (…)` is also a query
-    if not isinstance(tree, (exp.Query, exp.Values)):
-        raise _no_query(tree.key)
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:

@@ -28,8 +28,9 @@ Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` for all; ``known_partitions`` is the table's number of partitions if
-    they were listed. ``conditions`` filter rows, ``partition_conditions`` select partitions.
+    ``partitions`` is ``None`` if all are read; ``known_partitions`` is the number of the table's
+    partitions if they were listed. ``conditions`` filter rows, ``partition_conditions`` select
+    partitions.
     """
 
     name: str = field(compare=False)
@@ -51,16 +52,14 @@ class TableRead:
         """Describe the read: columns, partitions, filter, limit."""
         told = [f"{len(self.columns)} of {len(self.schema)} columns"]
         if self.partition_conditions:
-            told.append(f"{self._counted()} ({_short(self.partition_conditions)})")
+            kept = "some" if self.partitions is None else f"{len(self.partitions):,}"
+            counted = f"{kept} of {self.known_partitions or 0:,} partitions"
+            told.append(f"{counted} ({_short(self.partition_conditions)})")
         if self.conditions:
             told.append(_short(self.conditions))
         if self.limit is not None:
             told.append(f"at most {self.limit:,} rows")
         return tuple(told)
-
-    def _counted(self) -> str:
-        kept = "some" if self.partitions is None else f"{len(self.partitions):,}"
-        return f"{kept} of {self.known_partitions or 0:,} partitions"
 
     def __str__(self) -> str:
         return f"{self.name}: {', '.join(self.summary())}"

@@ -1,6 +1,6 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-Each table gets a read session with only the columns, partitions and rows that the query can use
+Each table is read in a session of only the columns, partitions and rows that the query can use
 (`plan`), as Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
 """
 
@@ -66,28 +66,28 @@ def sql(
 ) -> DataFrame:
     """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
-    A name in the query denotes the first match of: a ``with`` entry of the query, a view or table
-    that Spark knows, a table of the service (``table``, ``project.table``,
+    A name in the query denotes the first of these that exists: a ``with`` entry of the query, a
+    view or table that Spark knows, a table of the service (``table``, ``project.table``,
     ``project.schema.table``). Only columns, partitions and rows that the query can use are read;
-    `explain_sql` shows which. No entry is left in Spark's catalog.
+    `explain_sql` shows which. Spark's catalog does not change.
 
     Parameters
     ----------
     odps
-        A connection, a `Profile`, a profile's name, or ``None`` for the environment's.
+        A connection, a `Profile`, the name of a profile, or ``None`` for that of the environment.
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
         Values for ``:name`` in the text, quoted safely, and names of tables and columns for
-        ``{name}``, as for `Connection.sql`. Times with sub-microsecond digits are refused.
+        ``{name}``, as for `Connection.sql`. Times with nanoseconds are rejected.
     limit
         Maximum number of rows of the result.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each table is a snapshot of this moment, as in `read`. Conditions that select partitions by
-        the clock (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
+        Each table is a snapshot of this moment, as in `read`. Conditions on partitions that depend
+        on the time (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def explain_sql(
 ) -> SparkQuery:
     """Plan a query and return what it will read from each table; opens no read session.
 
-    Sends a request for each table, and one for its partitions if a condition chooses among them.
+    Sends a request for each table, and one for its partitions if a condition selects among them.
     Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
     Without a session, every table is looked up on the service.
 
@@ -146,7 +146,8 @@ def explain_sql(
     )
     spark = spark or _active()
     if spark is not None:
-        regular = parsed.is_regular and _is_usual(spark)
+        settings = (str(spark.conf.get(name, "false")).lower() for name in _OTHER_MEANING)
+        regular = parsed.is_regular and "true" not in settings
         parsed = dataclasses.replace(parsed, is_regular=regular, zone=spark.conf.get(_ZONE))
     profile = profile_of(odps)
     wanted = [ref for ref in parsed.references if not _is_known(spark, ref)]
@@ -217,7 +218,8 @@ class SparkQuery:
         token = self._token()
         self._running.add(token)
         listener = listener_of(progress, on_cancel=self.cancel)
-        with ProgressTracker("spark", self._title, listener=listener) as tracker:
+        title = shorten(" ".join(self.text.split()), TITLE)
+        with ProgressTracker("spark", title, listener=listener) as tracker:
             spark = self._session()
             with (
                 # With Spark Connect, even creating the DataFrame runs an operation on the server.
@@ -244,10 +246,6 @@ class SparkQuery:
         """Cancel running calls of `to_arrow` and `to_pandas`; may be called from any thread."""
         for token in list(self._running):
             token.cancel()
-
-    @property
-    def _title(self) -> str:
-        return shorten(" ".join(self.text.split()), TITLE)
 
     def summary(self) -> tuple[tuple[str, str], ...]:
         """Return the name of each table with a description of its read."""
@@ -284,11 +282,6 @@ def _active() -> SparkSession | None:
 
 
 # -- names ------------------------------------------------------------------------------------
-
-
-def _is_usual(spark: SparkSession) -> bool:
-    values = (spark.conf.get(name, "false") for name in _OTHER_MEANING)
-    return all(str(value).lower() != "true" for value in values)
 
 
 def _is_known(spark: SparkSession | None, reference: Reference) -> bool:

@@ -1,8 +1,9 @@
 """Describes the FROM clause of a select, and finds the outer relations that read the select.
 
 A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
-pushed into a select if the column is output unchanged, and dropping rows does not change the result
-for other rows: the select has no limit or window, and if it groups, only keys are used.
+pushed into a select if its columns are output unchanged and dropping rows does not change the
+result for other rows. So the select must have no limit or window; if it groups rows, the condition
+may use only the keys.
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
     items = [(select.args["from_"].this, None), *((join.this, join) for join in joins)]
     if any(kind_of(join) == "unknown" for _, join in items):
         return None
-    if any(_has_more_than_a_name(item) for item, _ in items):
-        return None
+    named = (item for item, _ in items if isinstance(item, (exp.Table, exp.Subquery)))
+    if any(parts_of(item) - _KNOWN_TABLE_PARTS for item in named):
+        return None  # filtering may change the other rows of a sample, a pivot, …
     found = tuple(
         Relation(alias=fold(item.alias_or_name), join=join, node=item, schema=schemas.get(id(item)))
         for item, join in items
@@ -120,14 +122,6 @@ def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause 
         shared=frozenset(_shared_names(select)),
         natural=any(join.args.get("method") for join in joins),
     )
-
-
-def _has_more_than_a_name(item: Any) -> bool:
-    """Whether a relation has a suffix (sample, pivot, …), so filtering may change other rows."""
-    from sqlglot import exp
-
-    known = isinstance(item, (exp.Table, exp.Subquery))
-    return known and bool(parts_of(item) - _KNOWN_TABLE_PARTS)
 
 
 def _shared_names(select: Any) -> Iterator[str]:
@@ -224,7 +218,7 @@ def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tu
 
 
 def _whole_operation(select: Any) -> Any | None:
-    """Return the outermost set operation around a select, or the select; ``None`` if limited."""
+    """Return the outermost set operation of a select, or the select; ``None`` if it is limited."""
     from sqlglot import exp
 
     top = select

@@ -76,7 +76,7 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed, values of these differ on each call, so dropping rows does not matter.
+# Without a seed, these return another value on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 
@@ -84,7 +84,7 @@ def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
     if "\\\n" in text or "\\\r" in text:  # Spark continues the comment on the next line
         return False
-    said = [token.text.lower() for token in tokens if not _is_text(token)]
+    said = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator
         return False
     # f(table t) and identifier('n') refer to tables and columns that do not appear in the tree
@@ -121,13 +121,14 @@ def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
     return all(one.name.lower() in _FUNCTIONS | _RANDOM for one in tree.find_all(exp.Anonymous))
 
 
-def _is_text(token: Any) -> bool:
+def is_text(token: Any) -> bool:
+    """Whether a token is a quoted literal."""
     return bool(token.token_type.name == "STRING")
 
 
 def _called(tokens: Sequence[Any]) -> Iterator[str]:
     """Yield the words that are followed by a parenthesis."""
-    said = ["", *("''" if _is_text(one) else one.text.lower() for one in tokens), ""]
+    said = ["", *("''" if is_text(one) else one.text.lower() for one in tokens), ""]
     for before, word, bracket, after in zip(said, said[1:], said[2:], said[3:], strict=False):
         if bracket != "(" or not re.fullmatch(r"\w+", word):
             continue

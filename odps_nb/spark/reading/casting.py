@@ -79,7 +79,7 @@ def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
 
 
 def _rescaled(array: pa.Array, source: str, target: pa.DataType) -> pa.Array:
-    """Change the unit of times or durations; lost digits are rounded down."""
+    """Change the unit of times or durations, rounding down."""
     try:
         times = array.view(pa.timestamp(source)).cast(pa.timestamp(target.unit))
     except pa.ArrowInvalid:
@@ -115,7 +115,7 @@ def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def _child(array: pa.StructArray, name: str) -> pa.Array:
-    # `StructArray.field` ignores nulls of the struct itself, which its mask preserves.
+    # `StructArray.field` ignores nulls of the struct, but the caller keeps its validity buffer.
     for index, field in enumerate(array.type):
         if field.name.casefold() == name.casefold():
             return array.field(index)

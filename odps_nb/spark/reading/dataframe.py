@@ -61,17 +61,17 @@ def read(
 ) -> DataFrame:
     """Return a table as a DataFrame; the rows are read when an action needs them.
 
-    This call opens the read session: every action reads the same rows, until the session expires
-    and actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of this
-    DataFrame returns it without a job. ``explain()`` shows columns, partitions and filter.
+    This call opens the read session, so every action reads the same rows. Once the session has
+    expired, actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of
+    this DataFrame returns it without a job. ``explain()`` shows columns, partitions and filter.
 
     Parameters
     ----------
     spark
         The Spark session, e.g. from `odps_nb.spark.session`.
     odps
-        A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
-        the tasks inside the pickled task and do not appear in plans, settings or event logs. With
+        A connection, a `Profile`, the name of a profile, or ``None`` for that of the environment.
+        Keys are pickled with the tasks and do not appear in plans, settings or event logs. With
         ``ODPS_NB_SPARK_KEYS=executor`` in the environment, each executor looks up its own keys.
     columns, partitions, where, params
         The data to read, as in `Table.read`. Spark's own ``select`` and ``filter`` only apply after

@@ -69,7 +69,10 @@ def read_activity(session: ReadSession) -> Activity:
 
 def read_name(session: ReadSession, plan: ReadPlan) -> str:
     """Return the name of a read in plans, unique to its session; contains no endpoint or key."""
-    told = [_columns(session, plan)]
+    count = len(session.schema)
+    told = [f"{count} columns" if session.selects else f"all {count} columns"]
+    if plan.schema is not None:
+        told = [f"{count} of {len(plan.schema)} columns"]
     if plan.partitions:
         told.append(_short(" or ".join(map(str, plan.partitions))))
     if plan.where:
@@ -80,13 +83,6 @@ def read_name(session: ReadSession, plan: ReadPlan) -> str:
         told.append(f"limit {session.limit}")
     told.append(f"session {session.session_id}")
     return visible(f"odps {session.table} [{'; '.join(told)}]")
-
-
-def _columns(session: ReadSession, plan: ReadPlan) -> str:
-    count = len(session.schema)
-    if plan.schema is not None:
-        return f"{count} of {len(plan.schema)} columns"
-    return f"{count} columns" if session.selects else f"all {count} columns"
 
 
 def _short(text: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Size to plan with if unknown, and its upper limit: Spark never broadcasts more than this.
+#: Planned size if the size is unknown, and its maximum; Spark never broadcasts more than this.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
@@ -45,7 +45,7 @@ def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
 
 
 def planned_size(session: ReadSession) -> int:
-    """Return the size in bytes that Spark should plan with; overestimated if unsure.
+    """Return the size in bytes for Spark's planner; an overestimate if the size is uncertain.
 
     A join broadcasts a side that is small enough, so a large table must never look small.
     """
@@ -63,7 +63,7 @@ def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
     """Return one row per split with its number, each in its own partition, padded to a total size.
 
     Null columns increase the size that Spark estimates. Extra ``range`` rows, which the JVM filters
-    out, add the rest: at most 17 million, at a few nanoseconds each.
+    out, add the remaining size. There are at most 17 million of them, at a few nanoseconds each.
     """
     step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")

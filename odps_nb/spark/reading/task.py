@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
-    "a new session, because it would read another snapshot than the other tasks"
+    "a new session, because it would read a different snapshot from the other tasks"
 )
 
 
@@ -99,13 +99,12 @@ def read_split(
 
 def require_types(asked: StructType, known: StructType) -> None:
     """Raise unless the requested schema has the table's types; Spark does not check this."""
-    types = {field.name.casefold(): field.dataType for field in known.fields}
+    types = {field.name.casefold(): field.dataType.simpleString() for field in known.fields}
+    pairs = {f.name: (types[f.name.casefold()], f.dataType.simpleString()) for f in asked.fields}
     wrong = [
-        f"{field.name} is {types[field.name.casefold()].simpleString()}, "
-        f"not {field.dataType.simpleString()}"
-        for field in asked.fields
-        if types[field.name.casefold()].simpleString().casefold()
-        != field.dataType.simpleString().casefold()
+        f"{name} is {has}, not {given}"
+        for name, (has, given) in pairs.items()
+        if has.casefold() != given.casefold()
     ]
     if wrong:
         raise ConversionError(

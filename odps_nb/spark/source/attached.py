@@ -149,7 +149,7 @@ def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str)
 def _check_catalog(spark: SparkSession) -> None:
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         raise ConfigError(
-            "this Spark keeps its catalog in a Hive metastore, where an entry would outlive the "
+            "this session keeps its catalog in a Hive metastore, where an entry would outlive the "
             "session that can read it",
             option="spark.sql.catalogImplementation",
             hint="use odps_nb.spark.sql(spark, odps, …), which needs no entry",
@@ -158,7 +158,8 @@ def _check_catalog(spark: SparkSession) -> None:
 
 def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]:
     if not _DATABASE.fullmatch(database):
-        raise ArgumentError(f"{database!r} is not a valid name of a database", argument="database")
+        problem = f"{database!r} is not a valid database name; use letters, digits and underscores"
+        raise ArgumentError(problem, argument="database")
     found: dict[str, TableName] = {}
     for name in names:
         entry = f"{database}.{name.table}"
@@ -166,7 +167,7 @@ def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]
             raise ArgumentError(
                 f"{found[entry]} and {name} would both be named {entry}",
                 argument="tables",
-                hint="attach one of them with another database=",
+                hint="attach one of them to another database with database=",
             )
     return found
 
@@ -176,7 +177,7 @@ def _make_database(spark: SparkSession, database: str) -> None:
         spark.sql(f"create database `{database}` comment '{_COMMENT}'")
     elif spark.catalog.getDatabase(database).description != _COMMENT:
         raise ArgumentError(
-            f"Spark already has a database {database!r}",
+            f"Spark already has a database {database!r} that attach did not create",
             argument="database",
             hint=f"pass another name, e.g. database='{database}_odps'",
         )
@@ -193,7 +194,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",
-                hint="drop it, or attach with another database=",
+                hint="drop it, or attach to another database with database=",
             )
         spark.sql(f"drop table {quoted}")
     # The path is never read; without it Spark would create a folder for the table.

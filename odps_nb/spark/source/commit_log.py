@@ -2,7 +2,7 @@
 
 In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the commit request, and
 ``….done`` after it. If a query is restarted in between, it repeats the same commit instead of
-writing the rows again. The digest is over Spark's files for the query and the batch, because batch
+writing the rows again. The digest covers Spark's files for the query and the batch, because batch
 numbers restart at 0 if a checkpoint is cleared manually. Used only in the driver; contains no keys.
 """
 
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import ArrowException
@@ -45,8 +45,7 @@ class Intent:
 
     def encode(self) -> bytes:
         """Return the content of the log file."""
-        members = {"table": self.table, "session": self.session, "streams": self.streams}
-        return json.dumps(members, indent=1).encode()
+        return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes, path: str) -> Intent:
@@ -57,7 +56,7 @@ class Intent:
             return cls(table=str(found["table"]), session=str(found["session"]), streams=streams)
         except (ValueError, KeyError, TypeError):
             raise StateError(
-                f"{path} is damaged: whether its micro-batch was committed is unknown",
+                f"{path} is damaged, so it is unknown whether its micro-batch was committed",
                 hint="check whether its rows are in the table; if not, delete the file",
             ) from None
 
@@ -65,7 +64,8 @@ class Intent:
 class CommitLog:
     """The log files of one checkpoint, at a path or URI for ``pyarrow.fs`` or fsspec.
 
-    The storage library reads keys and endpoint from its own settings, such as ``AWS_ENDPOINT_URL``.
+    The storage library reads its keys and endpoint from its own settings, such as
+    ``AWS_ENDPOINT_URL``.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -108,10 +108,10 @@ class CommitLog:
                 digest.update(self._read(f"{self._root}/{name}"))
             except OSError as error:
                 raise ConfigError(
-                    f"{self._root} is not the checkpoint of this query as seen from the driver: "
-                    f"{name} cannot be read ({type(error).__name__})",
+                    f"the driver cannot read {name} in the checkpoint {self._root} of this query "
+                    f"({type(error).__name__})",
                     option="checkpointLocation",
-                    hint="set checkpointLocation with its scheme, e.g. hdfs://… or file://…",
+                    hint="include the scheme in checkpointLocation, e.g. hdfs://… or file://…",
                 ) from error
         return f"{self._folder}/{batch}-{digest.hexdigest()[:16]}.{kind}"
 
@@ -130,7 +130,7 @@ class CommitLog:
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Link a file to its final name; raise if it exists, do nothing without hard links."""
+        """Link a file to its final name; raise if it exists; no-op if links are unsupported."""
         try:
             os.link(beside, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:
@@ -164,13 +164,10 @@ class CommitLog:
             if number.isdecimal() and int(number) < before:
                 self._files.delete_file(found.path)
 
-    def __repr__(self) -> str:
-        return f"CommitLog({self._folder!r})"
-
 
 def _taken(batch: int, path: str) -> StateError:
     return StateError(
-        f"another driver writes micro-batch {batch} with this checkpoint: {path} exists already",
+        f"another driver is writing micro-batch {batch} with this checkpoint: {path} exists",
         hint="stop one of the two queries; this one has not written to the table",
     )
 
@@ -183,7 +180,13 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
     scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
     uri = parts._replace(scheme=scheme).geturl()
     try:
-        files, root = FileSystem.from_uri(uri) if scheme in _ARROW else _of_fsspec(uri)
+        if scheme in _ARROW:
+            files, root = FileSystem.from_uri(uri)
+        else:
+            from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
+
+            found, root = url_to_fs(uri)
+            files = PyFileSystem(FSSpecHandler(found))
     except (ArrowException, OSError, ValueError, ImportError) as error:
         raise ConfigError(
             f"the checkpoint {checkpoint} cannot be opened: {error}",
@@ -192,10 +195,3 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
             "install its fsspec library; commits are recorded there",
         ) from error
     return files, root.rstrip("/")
-
-
-def _of_fsspec(uri: str) -> tuple[FileSystem, str]:
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # ships no types
-
-    files, root = url_to_fs(uri)
-    return PyFileSystem(FSSpecHandler(files)), root

@@ -1,9 +1,8 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
 Filters are not pushed down: with pushdown, pyspark 4.1 and 4.3 return an earlier filter's rows for
-later queries of the same DataFrame. Spark creates these objects in separate Python processes and
-pickles them in between: attributes set after ``__init__`` are lost, and each method imports what it
-needs.
+later queries of the same DataFrame. Spark pickles these objects between separate Python processes,
+so attributes set after ``__init__`` are lost, and each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
-    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 
@@ -55,8 +53,8 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
     do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
-    put them into ``spark.conf`` or ``OPTIONS (…)`` of SQL text, which do appear there; name a
-    profile instead.
+    put them into ``spark.conf`` or into ``OPTIONS (…)`` in SQL text, because these do appear there;
+    pass the name of a profile instead.
 
     Examples
     --------
@@ -77,9 +75,9 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use its connection settings unless their options override
-    them, so that no option contains a key. Pass it with Spark Connect, whose server logs plans
-    with their options; only this session redacts the keys of `options` there.
+    With `odps`, readers and writers use its connection settings unless their options override them,
+    so that no option contains a key. With Spark Connect, always pass `odps`: the server logs plans
+    with their options, and only this session redacts the keys of `options` in that log.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
@@ -89,11 +87,13 @@ def register(
     with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
-    and the partition ``latest``. Its other options are ``starting_version`` (``"earliest"``, the
-    default: begin with the existing rows; ``"latest"``: only new rows; or the number of a version
-    to begin after), ``max_versions_per_trigger`` (limit of a micro-batch; PySpark 4.2),
-    ``skip_overwrites`` (``true``: skip versions that replaced rows, which are errors otherwise) and
-    ``poll_seconds`` (maximum age of the cached newest version; default 1).
+    and the partition ``latest``. It has four other options:
+
+    - ``starting_version``: ``"earliest"`` (default: existing rows first), ``"latest"`` (only new
+      rows), or the number of the version to begin after
+    - ``max_versions_per_trigger``: maximum versions in a micro-batch; requires PySpark 4.2
+    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they raise errors
+    - ``poll_seconds``: maximum age of the cached newest version; default 1
 
     ``writeStream`` accepts the writer options except ``create`` and ``partitioned_by``;
     ``checkpointLocation`` is required. Each micro-batch is committed once, even across restarts
@@ -155,13 +155,13 @@ class OdpsDataSource(DataSource):
         return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
-        """Return the columns that option ``columns`` selects; default: all with a Spark type."""
+        """Return the columns selected by option ``columns``; default: all with a Spark type."""
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
         from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
         with task_errors('format("odps")'):
-            settings = ReadSettings.of_any(self._given())
+            settings = ReadSettings.of(self._given(), any_kind=True)
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
             found = settings.chosen(schema)
@@ -239,16 +239,6 @@ class OdpsReader(DataSourceReader):
             yield from read_split(self._task, partition.number, self._schema)
 
 
-def _activity(session: WriteSessionRef) -> Activity:
-    return Activity(
-        operation="write",
-        title=str(session.table),
-        phase=Phase.WRITING,
-        session_id=session.session_id,
-        commits=True,
-    )
-
-
 @dataclass(frozen=True)
 class _Message(WriterCommitMessage):
     """The stream written by a successful attempt; ``None`` for a partition without rows."""
@@ -279,13 +269,15 @@ class OdpsWriter(DataSourceArrowWriter):
             if self._made:
                 stack.enter_context(NewTable(storage, settings.table))
             task, self._remainder = settings.open(storage, schema, overwrite=overwrite)
-        counts = None if counter is None else counter.of(_activity(task.session))
+        activity = Activity(
+            operation="write",
+            title=str(task.session.table),
+            phase=Phase.WRITING,
+            session_id=task.session.session_id,
+            commits=True,
+        )
+        counts = None if counter is None else counter.of(activity)
         self._task = dataclasses.replace(task, counter=counts)
-
-    @property
-    def session(self) -> WriteSessionRef:
-        """The write session shared by all attempts."""
-        return self._task.session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one attempt into a new stream."""

@@ -1,8 +1,7 @@
-"""Parses the options of ``format("odps")``; rejects unknown ones, since ignoring is unsafe."""
+"""Parses the options of ``format("odps")``; rejects unknown ones, as ignoring them is unsafe."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _INSTEAD = {
     'use .option("since", …) and .option("until", …) for the rows that versions added; earlier '
     "versions cannot be read": ("timestampasof", "versionasof"),
-    "add columns with odps.sql('alter table … add columns …'); a write does not": (
+    "add columns with odps.sql('alter table … add columns …'); a write cannot add them": (
         *("mergeschema", "overwriteschema"),
     ),
     'use mode overwrite with .option("overwrite", "partitions") to replace the partitions that '
@@ -53,7 +52,7 @@ _INSTEAD = {
     ),
     'name the table: .option("table", "project.table"), or .load("project.table")': ("dbtable",),
     "run a query with odps_nb.spark.sql(spark, odps, …), or odps.sql(…) on the service": ("query",),
-    "use the option where for a condition": ("filter",),
+    "use the option where to filter rows": ("filter",),
 }
 INSTEAD = {name: hint for hint, names in _INSTEAD.items() for name in names}
 
@@ -63,12 +62,9 @@ _NO_OPTION = {"params", "timestamp_unit"}
 _READ = _COMMON | {one.name for one in dataclasses.fields(ReadOptions)} - _NO_OPTION
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
-_STREAM_ONLY = frozenset(
-    {
-        *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version"),
-    }
-)
-_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
+_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | {
+    *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version")
+}
 _CHECKPOINT = "checkpointlocation"  # a Spark option, passed to the sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
@@ -124,7 +120,7 @@ def _number(given: Mapping[str, str], name: str, *, at_least: int | None = None)
     try:
         number = int(text)
     except ValueError:
-        raise ConfigError(f"{name} {text!r} is not a whole number", option=name) from None
+        raise ConfigError(f"{name} is {text!r}; it must be a whole number", option=name) from None
     if at_least is not None and number < at_least:
         raise ConfigError(f"{name} is {number}; it must be at least {at_least}", option=name)
     return number
@@ -139,14 +135,9 @@ class ReadSettings:
     options: ReadOptions
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Parse the options of a batch reader."""
-        return cls._of(_checked(options, _READ, "reader"))
-
-    @classmethod
-    def of_any(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Parse the options of a batch or stream reader, before its kind is known."""
-        return cls._of(_checked(options, _READ | _STREAM_READ, "reader"))
+    def of(cls, options: Mapping[str, str], *, any_kind: bool = False) -> ReadSettings:
+        """Parse the options of a batch reader; with ``any_kind``, those of a stream reader too."""
+        return cls._of(_checked(options, _READ | _STREAM_READ if any_kind else _READ, "reader"))
 
     @classmethod
     def _of(cls, given: Mapping[str, str]) -> ReadSettings:
@@ -158,7 +149,7 @@ class ReadSettings:
             raise ConfigError(
                 "limit and where cannot be combined in format odps",
                 option="limit",
-                hint="remove the option limit and call .limit(n) after load()",
+                hint="omit the option limit, and call .limit(n) after load()",
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
@@ -270,7 +261,7 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
         case None | "partitions" | "all":
             return text
     raise ConfigError(
-        f"overwrite is {text!r}, which is not allowed",
+        f"overwrite is {text!r}; it must be 'partitions' or 'all'",
         option="overwrite",
         hint="use 'partitions' to replace the partitions that get rows, or 'all' to also "
         "drop the others (both with mode overwrite)",
@@ -279,7 +270,7 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReadSettings:
-    """Options of a stream read; ``start`` is the version to begin after, ``None``: the newest.
+    """Options of a stream read; ``start`` is the version to begin after (``None``: the newest).
 
     With ``start`` 0, a stream begins with the existing rows.
     """
@@ -299,7 +290,7 @@ class StreamReadSettings:
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
                 option="partitions",
-                hint="pass partitions or a range such as ds>=2024-01-01",
+                hint="pass names of partitions, or a range such as ds>=2024-01-01",
             )
         return cls(
             read=read,
@@ -319,31 +310,28 @@ class StreamReadSettings:
 
 def _bound(given: Mapping[str, str], name: str) -> int | str | None:
     text = given.get(name)
-    # a longer number is no version, and is reported as such where times are parsed
+    # a longer number cannot be a version, and is rejected when it is parsed as a time
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def _start(given: Mapping[str, str]) -> int | None:
     text = given.get("starting_version", "earliest").strip().casefold()
-    if text == "latest":
-        return None
-    number = 0 if text == "earliest" else -1
-    with contextlib.suppress(ValueError):
-        number = int(text) if number else number
-    if number < 0:
-        raise ConfigError(
-            f"starting_version {text!r} is not a version",
-            option="starting_version",
-            hint="pass 'earliest' (begin with the existing rows), 'latest', or the number of the "
-            "version to begin after; versions cannot be looked up by time",
-        )
-    return number
+    if text in ("latest", "earliest"):
+        return None if text == "latest" else 0
+    if text.isdecimal() and len(text) < 20:
+        return int(text)
+    raise ConfigError(
+        f"starting_version {text!r} is not a version",
+        option="starting_version",
+        hint="pass 'earliest' (begin with the existing rows), 'latest', or the number of the "
+        "version to begin after; versions cannot be looked up by time",
+    )
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
     text = given.get(name, "false").strip().casefold()
     if text not in ("true", "false"):
-        raise ConfigError(f"{name} is {text!r}, neither true nor false", option=name)
+        raise ConfigError(f"{name} is {text!r}; it must be true or false", option=name)
     return text == "true"
 
 
@@ -354,7 +342,7 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"{name} {text!r} is not a number of seconds", option=name)
+        raise ConfigError(f"{name} is {text!r}; it must be a number of seconds", option=name)
     return seconds
 
 
@@ -372,7 +360,7 @@ class StreamWriteSettings:
         checkpoint = given.get(_CHECKPOINT)
         if not checkpoint:
             raise ConfigError(
-                "the stream has no option checkpointLocation",
+                "the stream has no checkpointLocation option",
                 option="checkpointLocation",
                 hint='add .option("checkpointLocation", …) to this writeStream; commits are '
                 "recorded there",

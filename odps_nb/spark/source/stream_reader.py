@@ -25,8 +25,8 @@ from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.errors import (
     ConfigError,
     ConflictError,
-    NotFoundError,
     ProtocolError,
+    ServiceError,
     SessionExpiredError,
     StateError,
 )
@@ -49,7 +49,9 @@ else:
             """Placeholder for a class that older PySpark lacks."""
 
 
-_BEGIN_AGAIN = "restart with an empty checkpointLocation; the stream begins with the existing rows"
+_BEGIN_AGAIN = (
+    "restart with an empty checkpointLocation; the stream will begin with the existing rows"
+)
 _REPLACED = "VersionReplacedRows"
 _GONE = "NoSuchVersion"
 _EXPIRED = "restart the query; it reads the micro-batch again, with the same rows"
@@ -162,9 +164,9 @@ class TableVersions:
         name, found = self._settings.read.table, session.latest_version
         if version and session.splits:
             raise ProtocolError(
-                f"the versions after {version}, up to {version}, of {name} have rows: this "
-                "service includes the first version of a range, so rows would be read twice",
-                hint="report this to the authors of odps_nb; the stream reads nothing",
+                f"the service returned rows of {name} for the empty version range ({version}, "
+                f"{version}]: it includes the start version, so rows would be read twice",
+                hint="report this to the authors of odps_nb; no rows were read",
             )
         if not found and session.splits:
             raise ConfigError(
@@ -204,16 +206,11 @@ def _explained() -> Iterator[None]:
     """Add hints to errors about versions and snapshots."""
     try:
         yield
-    except ConflictError as error:
+    except ServiceError as error:
         if error.code == _REPLACED:
             error.hint = f"{_BEGIN_AGAIN}; or set skip_overwrites to skip such versions"
-        raise
-    except NotFoundError as error:
-        if error.code == _GONE:
+        elif error.code == _GONE or isinstance(error, SessionExpiredError):
             error.hint = _BEGIN_AGAIN
-        raise
-    except SessionExpiredError as error:
-        error.hint = _BEGIN_AGAIN
         raise
 
 
@@ -240,7 +237,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError(
                 "this PySpark version cannot limit the size of a micro-batch",
                 option="max_versions_per_trigger",
-                hint="install PySpark 4.2 or newer, or leave the option out",
+                hint="install PySpark 4.2 or newer, or omit the option",
             )
 
     # Excludes the client and the profile, which tasks do not need.
@@ -340,7 +337,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._versions.added(after, last.version) if last.version > after else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one split; in a task."""
+        """Read one split; runs in a task."""
         if isinstance(partition, _Part):
             yield from read_split(partition.task, partition.number, self._schema, expired=_EXPIRED)
 

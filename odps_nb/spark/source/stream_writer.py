@@ -1,9 +1,10 @@
 """``df.writeStream.format("odps")``: writes each micro-batch into a table exactly once.
 
-Each micro-batch has one write session: tasks write rows, the commit is recorded in the checkpoint
-(`commit_log`), the service commits, Spark records the batch. After a crash, a recorded commit is
-repeated, which has no second effect (``docs/protocol.md`` section 3.7). Spark creates two writers
-per micro-batch: one to pickle for the tasks, which opens the session, and one to commit.
+Each micro-batch has one write session. Tasks write the rows, the commit is recorded in the
+checkpoint (`commit_log`), the service commits, and Spark records the batch. After a crash, a
+recorded commit is repeated, which has no second effect (``docs/protocol.md`` section 3.7). Spark
+creates two writers per micro-batch: one opens the session and is pickled for the tasks, the other
+one commits.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _finished(
         if status in (_COMMITTED, _ABORTED):
             return status == _COMMITTED
         raise StateError(
-            f"micro-batch {batch} may be in {session.table} already: the service does not report "
+            f"micro-batch {batch} may already be in {session.table}: the service does not report "
             f"the outcome of the write session {earlier.session} ({error})",
             hint=f"check whether its rows are in the table. If so, create an empty file "
             f"{log.path(batch, 'done')}; if not, delete {log.path(batch)}. Then restart the "

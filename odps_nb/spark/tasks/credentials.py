@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return a connection's profile or a named one; for ``None``, the environment's."""
+    """Return the profile of a connection, or a named one; for ``None``, that of the environment."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
@@ -127,8 +127,8 @@ def _found(settings: tuple[tuple[str, str], ...]) -> Profile:
         profile = Profile.resolve(named.pop("name", None), **named)
     except ConfigError as error:
         error.add_note(
-            f"on {socket.gethostname()}, where the task looked up its keys because the notebook "
-            f"has {KEYS}={_EXECUTOR}"
+            f"on {socket.gethostname()}, where the task looked up its keys because "
+            f"{KEYS}={_EXECUTOR} is set in the notebook"
         )
         raise
     if profile.credential_process:

@@ -20,7 +20,7 @@ from odps_nb.errors import (
 )
 
 _OURS = re.compile(r"^(?:[\w.]+: )?odps_nb\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
-# What Spark may print after our text: a blank line, an SQLSTATE, or Java frames.
+# Text that Spark may print after ours: a blank line, an SQLSTATE, or Java frames.
 _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")
 # Spark's messages for a wrong Python: another version, missing, or without odps_nb.
 _VERSIONS = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+[\d])")

@@ -93,8 +93,12 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     fields: list[spark.StructField] = []
     problem: ConversionError | None = None
     for column in columns:
+        metadata = {"comment": column.comment} if column.comment else {}
+        if column.type.code in _TOLD_BY_METADATA:
+            metadata[TYPE_KEY] = format_type(column.type)
         try:
-            fields.append(_spark_field(column))
+            kind = spark_type(column.type, column=column.name)
+            fields.append(spark.StructField(column.name, kind, column.nullable, metadata))
         except ConversionError as error:
             problem = problem or error
     if problem is not None:
@@ -103,17 +107,6 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
             problem.hint = f"select the other columns with columns={names}, or {problem.hint}"
         raise problem
     return spark.StructType(fields)
-
-
-def _spark_field(column: Column) -> spark.StructField:
-    metadata: dict[str, str] = {}
-    if column.comment:
-        metadata["comment"] = column.comment
-    if column.type.code in _TOLD_BY_METADATA:
-        metadata[TYPE_KEY] = format_type(column.type)
-    return spark.StructField(
-        column.name, spark_type(column.type, column=column.name), column.nullable, metadata
-    )
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:

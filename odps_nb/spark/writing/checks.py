@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 #: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
-#: of them.
+#: three.
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,
@@ -97,7 +97,7 @@ def _check_blobs(kind: spark.DataType, target: OdpsType, path: str) -> None:
     elif isinstance(target, (ArrayType, MapType, StructType)):
         raise _misfit(path, kind, "the nesting differs")
     elif target.code is TypeCode.BLOB and not _describes_blob(kind):
-        raise _misfit(path, kind, "no blob")
+        raise _misfit(path, kind, "it does not describe a blob")
 
 
 def _describes_blob(kind: spark.DataType) -> bool:
@@ -153,7 +153,7 @@ def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
     if isinstance(kind, spark.StructType):
         parts = [_months(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
         return F.when(column.isNotNull(), F.struct(*parts))
-    whole = column.cast("interval year to month")  # of "interval year" no month can be asked
+    whole = column.cast("interval year to month")  # "interval year" has no MONTH to extract
     years, months = (F.extract(F.lit(unit), whole) for unit in ("YEAR", "MONTH"))
     return years * 12 + months
 

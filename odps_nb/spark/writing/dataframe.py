@@ -100,7 +100,7 @@ def write(
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
     decimals, text
-        Conversions of values that do not fit unchanged, as for `Table.write`.
+        Allowed conversions of values that do not fit as they are, as for `Table.write`.
     create, partitioned_by
         Create the table if it is missing, as for `Table.write`.
     progress
@@ -110,10 +110,10 @@ def write(
     Raises
     ------
     ConversionError
-        Columns, types or values do not fit: nothing was written.
+        Columns, types or values do not fit. Nothing was written.
     ArgumentError
         `overwrite` does not determine which partitions to replace, or the rows belong to more than
-        `max_partitions`: nothing was written.
+        `max_partitions` partitions. Nothing was written.
     NotFoundError
         The table does not exist, and ``create`` is not set.
 
@@ -213,25 +213,19 @@ def write_rows(
             before_commit()
         _commit(session, done)
         remainder.drop(storage, partitions_of(done))
-    receipt = _receipt(task, done, overwrite=replaces, seconds=time.monotonic() - began)
-    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
-
-
-def _receipt(
-    task: WriteTask, done: Sequence[Written], *, overwrite: bool, seconds: float
-) -> Receipt:
-    return Receipt(
-        table=task.target.table,
-        partition=task.target.fixed,
-        overwrite=overwrite,
+    receipt = Receipt(
+        table=name,
+        partition=target.fixed,
+        overwrite=replaces,
         rows=sum(one.stream.rows for one in done),
         bytes=sum(one.stream.size for one in done),
         blobs=sum(one.blobs for one in done),
         blob_bytes=sum(one.blob_size for one in done),
-        session_id=task.session.session_id,
+        session_id=session.session_id,
         streams=len(done),
-        seconds=seconds,
+        seconds=time.monotonic() - began,
     )
+    return receipt if change is None else dataclasses.replace(receipt, verb=change.verb)
 
 
 def write_target(
@@ -290,7 +284,7 @@ def _run(df: DataFrame, task: WriteTask) -> list[Written]:
 
 
 def _as_batch(written: Written) -> pa.RecordBatch:
-    """Return a one-row batch of JSON; ``pa.array`` would import pandas in each worker."""
+    """Return a one-row batch of JSON; avoids ``pa.array``, which would import pandas in workers."""
     import pyarrow as pa
 
     text = json.dumps(dataclasses.asdict(written)).encode()

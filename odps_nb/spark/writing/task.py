@@ -17,12 +17,7 @@ import pyarrow as pa
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.access.writing.replacing import named_partitions
-from odps_nb.access.writing.sources import (
-    Chunk,
-    Target,
-    check_fixed,
-    with_partitions,
-)
+from odps_nb.access.writing.sources import Chunk, Target, check_fixed, with_partitions
 from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.write.operations import Stamp, StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import abort_write
@@ -60,7 +55,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A closed stream and the size of the blobs it contains (``blob_size``, bytes).
+    """A closed stream, with the number and the total size (bytes) of its blobs.
 
     ``partitions`` are the table partitions of its rows, as text.
     """
@@ -108,8 +103,8 @@ def too_many_partitions(table: TableName, named: set[str], limit: int) -> Argume
     return ArgumentError(
         f"the rows belong to more than {limit} partitions of {table}: {some}, …",
         code="TooManyPartitions",
-        hint="write fewer at a time (filter by partition, or name one with partition=); "
-        "or raise max_partitions if the service accepts more",
+        hint="write fewer partitions at a time (filter by partition, or name one with "
+        "partition=), or increase max_partitions if the service accepts more",
     )
 
 
@@ -133,10 +128,7 @@ def write_partition(
         first = next(rows, None)
         if first is None:
             return None
-        with (
-            counted(task.counter) as tracker,
-            task.profile.open() as storage,
-        ):
+        with counted(task.counter) as tracker, task.profile.open() as storage:
             stream = WriteStream(storage, task.session, name, tracker=tracker).start()
             with stream:
                 uploader = CellUploader(stream, task.target, storage)

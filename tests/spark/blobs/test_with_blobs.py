@@ -81,7 +81,7 @@ def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
     odps: Connection, media: DataFrame
 ) -> None:
     whole = odps_nb.spark.with_blobs(media, odps, "content", max_blob_bytes=1000)
-    with pytest.raises(Exception, match=r"larger than max_blob_bytes=1\.0 kB") as caught:
+    with pytest.raises(Exception, match=r"more than max_blob_bytes=1\.0 kB") as caught:
         whole.collect()
     error = from_spark(caught.value)
     assert isinstance(error, LimitExceededError)
@@ -184,7 +184,7 @@ def test_the_bytes_of_a_blob_that_is_too_large_are_not_fetched(
 ) -> None:
     largest = max(odps.blob(token).size for token in tokens)
     assert len(_run(_task(odps, largest=largest), [*tokens])) == len(tokens)
-    with pytest.raises(LimitExceededError, match="is larger than max_blob_bytes") as caught:
+    with pytest.raises(LimitExceededError, match="more than max_blob_bytes") as caught:
         _run(_task(odps, largest=largest - 1), [*tokens])
     assert "blobs of column 'content'" in str(caught.value)
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_attached_is_said_before_anything_is_made(
         odps_nb.spark.attach(spark, odps, ["media", "no_such_table"], database=database)
     with pytest.raises(ArgumentError, match="would both be"):
         odps_nb.spark.attach(spark, odps, ["media", "other.media"], database=database)
-    with pytest.raises(ArgumentError, match="not a valid name of a database"):
+    with pytest.raises(ArgumentError, match="not a valid database name"):
         odps_nb.spark.attach(spark, odps, "media", database="a b")
     assert not spark.catalog.databaseExists(database)
 

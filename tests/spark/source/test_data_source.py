@@ -174,7 +174,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     name = new_name("commit")
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
-    with WriteStream(odps._storage, writer.session, "someone-else").start() as stream:
+    with WriteStream(odps._storage, writer._task.session, "someone-else").start() as stream:
         stream.write([_batch()])
     writer.commit([message, writer.write(iter([]))])
     writer.commit([message])  # a commit that is asked for twice is the same commit
@@ -200,7 +200,7 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
     writer.abort([message])  # Spark does this when commit raised, whatever became of it
-    commit_write(odps._storage, writer.session, [message.written.stream])
+    commit_write(odps._storage, writer._task.session, [message.written.stream])
     assert odps.table(name).read().row_count == 10
 
 
@@ -254,7 +254,7 @@ def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
     [
         ({}, "no table"),
         ({"table": "t", "retries": "-1"}, "retries is -1"),
-        ({"table": "t", "limit": "many"}, "not a whole number"),
+        ({"table": "t", "limit": "many"}, "must be a whole number"),
         ({"table": "t", "limit": "1", "where": "a = 1"}, "cannot be combined"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),
         ({"table": "t", "option.table": "t", "provider": "odps"}, "drops its options"),

@@ -166,7 +166,7 @@ def test_an_intent_whose_session_was_aborted_is_written_again(
 def test_an_ambiguous_result_is_an_error_with_two_remedies(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table=str(table.name), session="never-was", streams=(("0", 1),)))
     again = query.write([1])
-    with pytest.raises(StateError, match=r"may be in .* already") as caught:
+    with pytest.raises(StateError, match="may already be in") as caught:
         query.commit(again, 0)
     assert ids(table) == []
     done, noted = query.log.path(0, "done"), query.log.path(0)
@@ -269,13 +269,13 @@ def test_columns_are_checked_before_a_task_runs(
 
 def test_a_stream_needs_its_checkpoint_among_its_options(odps: Connection, table: Table) -> None:
     given = {**odps_nb.spark.options(odps), "table": str(table.name)}
-    with pytest.raises(ConfigError, match="has no option checkpointLocation"):
+    with pytest.raises(ConfigError, match="has no checkpointLocation option"):
         OdpsDataSource(given).streamWriter(SCHEMA, False)
 
 
 def test_a_checkpoint_that_is_not_here_is_an_error(query: Query) -> None:
     messages = query.write([1])
-    with pytest.raises(ConfigError, match="not the checkpoint of this query") as caught:
+    with pytest.raises(ConfigError, match="the driver cannot read offsets/7") as caught:
         query.commit(messages, 7)
     assert "hdfs://" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="cannot be opened"):
@@ -312,7 +312,7 @@ def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> 
     found = query.log.find(0)
     query.commit(fast, 0)
     mine = intent_of(slow, table)
-    with pytest.raises(StateError, match="another driver writes micro-batch 0"):
+    with pytest.raises(StateError, match="another driver is writing micro-batch 0"):
         query.log.note(0, mine, instead_of=found)
     query.commit(slow, 0)  # as Spark asks: what the first has committed is found
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
