@@ -81,7 +81,9 @@ def tiff_form(data: bytes) -> str:
         packed = TiffImagePlugin.COMPRESSION_INFO.get(number, f"compression {number}")
     except Exception:  # noqa: BLE001 - damaged directories may raise any exception
         return ""
-    return f"TIFF of {bands} {'band' if bands == 1 else 'bands'} of {bits} bits, {packed}"
+    return (
+        f"TIFF with {bands} {'band' if bands == 1 else 'bands'}, {bits} bits per sample, {packed}"
+    )
 
 
 def icon_size(data: bytes) -> tuple[int, int]:

@@ -161,7 +161,7 @@ class _Place:
         if not before:
             raise ArgumentError(
                 "a list can be bound only after in",
-                hint="write column in (:name), or bind a single item of the list",
+                hint="write `column in (:name)`, or bind a single item of the list",
             )
         written = writer.literal(value)
         return written[1:-1] if is_inside else written

@@ -57,7 +57,7 @@ class ReadPlan:
     timestamp_unit
         Unit of TIMESTAMPs. ``None``: nanoseconds.
     increment
-        Read only the rows of some versions; cannot be combined with ``versions``.
+        Read only rows changed in a range of versions; cannot be combined with ``versions``.
     """
 
     table: TableName

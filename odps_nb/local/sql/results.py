@@ -72,7 +72,7 @@ def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
 
 
 def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
-    """Return the lazy rows of a query in MaxCompute types."""
+    """Return a query's rows, converted lazily to MaxCompute types."""
     found, stored = run.describe(query.sql), _stored_types(query)
     columns = []
     names: set[str] = set()

@@ -37,8 +37,10 @@ _INSTEAD = {
     "add columns with odps.sql('alter table … add columns …'); a write cannot add them": (
         *("mergeschema", "overwriteschema"),
     ),
-    'use mode overwrite with .option("overwrite", "partitions") to replace the partitions that '
-    'get rows, or .option("partition", "ds=x") for one': ("partitionoverwritemode", "replacewhere"),
+    'use mode overwrite with .option("overwrite", "partitions") to replace every partition that '
+    'receives rows, or with .option("partition", "ds=x") to replace one': (
+        *("partitionoverwritemode", "replacewhere"),
+    ),
     "use starting_version with 'earliest', 'latest' or a version number; versions cannot be "
     "looked up by time": ("startingoffsets", "startingtimestamp", "startingversion"),
     "use max_versions_per_trigger to limit a micro-batch": (

@@ -158,7 +158,7 @@ _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     NotFoundError: "check the name, the project and the endpoint",
     ConflictError: "check the state of the object, which is not as expected, and try again",
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
-    ThrottledError: "wait, or read with fewer workers=",
+    ThrottledError: "wait and try again, or pass a smaller workers=",
     ServerFaultError: "try again; if it still fails, report the request id",
     ServiceError: "check the endpoint: the server there is not MaxCompute",
 }
