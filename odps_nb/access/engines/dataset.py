@@ -23,8 +23,13 @@ from odps_nb.schema import is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
-    from odps_nb.access.scan import Scan
+    from typing import Any as UnionDataset
 
+    from odps_nb.access.scan import Scan
+else:
+    from pyarrow.dataset import UnionDataset
+
+_Refused = Callable[..., NoReturn]
 T = TypeVar("T")
 
 BATCH_ROWS = 131_072
@@ -59,7 +64,7 @@ def open_dataset(scan: Scan) -> TableDataset:
     return TableDataset(scan._copy(plan, None))
 
 
-def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
+def _refused(what: str, hint: str) -> _Refused:
     """Return a method that raises, in place of a pyarrow method that a table cannot support."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
@@ -68,7 +73,7 @@ def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
+class TableDataset(UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
     """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
     Each query opens one read session with only the columns and partitions it needs. The service
@@ -128,14 +133,16 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
         """Return the dataset with a filter that applies to all its queries."""
         return type(self).like(self, self._both(expression))
 
-    get_fragments = _refused(
+    get_fragments: _Refused = _refused(
         "fragments", "use table.to_dask(), or the splits of table.read(), to read in parallel"
     )
-    replace_schema = _refused("replace_schema", "cast the rows: dataset.to_table().cast(schema)")
-    sort_by = _refused("sort_by", _HINT)
-    join = _refused("join", _HINT)
-    join_asof = _refused("join_asof", _HINT)
-    __reduce__ = _refused("pickling", "connect and call dataset() in the other process")
+    replace_schema: _Refused = _refused(
+        "replace_schema", "cast the rows: dataset.to_table().cast(schema)"
+    )
+    sort_by: _Refused = _refused("sort_by", _HINT)
+    join: _Refused = _refused("join", _HINT)
+    join_asof: _Refused = _refused("join_asof", _HINT)
+    __reduce__: _Refused = _refused("pickling", "connect and call dataset() in the other process")
 
     # -- inside -------------------------------------------------------------------------------
 

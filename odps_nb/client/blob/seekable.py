@@ -36,6 +36,8 @@ _PIECE = 1 << 20
 class Spool(CachedBlob):
     """Bytes received from front to back, kept in memory, or in an unnamed file if they are many."""
 
+    size: int
+
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), 0)
 

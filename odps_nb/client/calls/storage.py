@@ -89,7 +89,8 @@ class StorageClient:
         if transport is None:
             transport = RequestsTransport(pool_size=self.options.connections)
         self._transport = transport
-        self.now, self.monotonic = clock, monotonic
+        self.now: Callable[[], float] = clock
+        self.monotonic: Callable[[], float] = monotonic
         self._retry = retry or RetryPolicy(
             max_attempts=self.options.retries + 1, deadline=self.options.deadline
         )

@@ -93,7 +93,7 @@ class _Pager(ABC):
     def __init__(self, rows: Rows, columns: Sequence[Column], size: int, kept: int) -> None:
         self._rows, self._columns, self._size = rows, tuple(columns), size
         self._pages, self._kept = OrderedDict[int, Page](), kept
-        self.renewals = 0
+        self.renewals: int = 0
 
     @property
     def nbytes(self) -> int:

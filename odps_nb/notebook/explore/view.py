@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,6 +28,9 @@ from odps_nb.notebook.explore.conditions import (
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.schema import Column, TypeCode
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -54,6 +58,13 @@ class RowView:
     Each call may block on the service; `stop` cancels it from another thread. ``sample`` is the
     number of rows to profile; ``seed`` makes their random choice repeatable.
     """
+
+    all_columns: int
+    choice: Choice
+    connection: Connection
+    page_rows: int
+    timezone: str | None
+    title: str
 
     def __init__(
         self,

@@ -244,7 +244,8 @@ class SubmitSql:
             estimates=task is estimate,
         )
 
-    decode_answer = staticmethod(SubmittedInstance.decode)
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
+        return SubmittedInstance.decode(body, headers)
 
 
 def _ended(query: str) -> str:
