@@ -137,7 +137,7 @@ def test_a_reference_that_was_never_given_out_is_unknown(
 
 def test_a_blob_needs_an_open_session_and_a_blob_column(peer: Peer, name: str) -> None:
     session = peer.open_write(name)
-    with pytest.raises(InvalidRequestError, match="not a BLOB"):
+    with pytest.raises(InvalidRequestError, match="no BLOB column"):
         peer.put_blob(name, session, "0", b"x", column_id=1)
     peer.abort(name, session)
     with pytest.raises(ConflictError):
