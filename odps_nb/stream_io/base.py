@@ -1,4 +1,4 @@
-"""What the readers have in common: file-like methods, their state, and the parts of a response."""
+"""Shared parts of the stream classes: status, checks of their state, and access to responses."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class PayloadStream(ByteReader):
         """Return ``size`` bytes, fewer only at the end; if negative, all that remain."""
         at = self._at
         stop = at + (-1 if size is None else size)
-        if at < stop <= self._size:  # a few kilobytes take only as long as these lines
+        if at < stop <= self._size:  # fast path for small reads
             self._at = stop
             return self._window[at:stop]
         missing = stop - at

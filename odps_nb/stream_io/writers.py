@@ -201,10 +201,10 @@ class StreamWriter(_Writer[WriteResult]):
     Parameters
     ----------
     upload_or_opener
-        An upload in progress (`odps_nb.http.upload.Upload` or any object with ``write``,
-        ``finish`` and ``abort``); a function without arguments that begins one; or a function
-        that takes the body and returns the response, such as
-        ``lambda body: requests.post(url, data=body)``, which is called in a separate thread.
+        An upload in progress (`odps_nb.http.upload.Upload` or any object with ``write``, ``finish``
+        and ``abort``), or a function without arguments that begins one. It may also be a function
+        that takes the body and returns the response, such as ``lambda body: requests.post(url,
+        data=body)``; it is called in a separate thread.
 
     Examples
     --------

@@ -77,7 +77,7 @@ class Ended(NamedTuple):
 
 
 class Reports:
-    """Merges values of an accumulator by passing them to ``receive`` in the driver.
+    """Merges an accumulator's values by passing them to ``receive`` in the driver.
 
     Implements PySpark's ``AccumulatorParam`` without importing pyspark.
     """

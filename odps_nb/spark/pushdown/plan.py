@@ -119,7 +119,7 @@ def with_partitions(
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
-    """Return the typed values of each partition; a value is ``None`` if it is uncertain."""
+    """Return the typed values of each partition, ``None`` for each value that is uncertain."""
     rows: list[Row] = []
     for spec in known:
         texts = {key.casefold(): value for key, value in spec}

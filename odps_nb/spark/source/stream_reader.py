@@ -1,8 +1,8 @@
 """``spark.readStream.format("odps")``: streams the rows that new versions of a table add.
 
-One Python process keeps an `OdpsStreamReader` for the life of a query, for offsets and partitions.
-For every micro-batch another one is pickled for the tasks, which only call `OdpsStreamReader.read`.
-The partitions of a micro-batch contain its read session.
+One Python process keeps an `OdpsStreamReader` for the life of a query; it provides offsets and
+partitions. For every micro-batch another one is pickled for the tasks, which only call
+`OdpsStreamReader.read`. The partitions of a micro-batch contain its read session.
 """
 
 from __future__ import annotations
