@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from odps_nb.access.looking.browsing import Rows, rows_of
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
@@ -91,8 +93,6 @@ class Chart(LiveView):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the values shown: a row per bar, point or box."""
-        import pandas as pd
-
         choice, figures = self._choice, self._figures
         found: dict[str, Any] = {
             choice.x.name: [
@@ -105,7 +105,8 @@ class Chart(LiveView):
         names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
         for n, name in enumerate(names):
             found[name] = [mark.values[n] for mark in figures.marks]
-        return pd.DataFrame(found)
+        frame: pd.DataFrame = pa.table(found).to_pandas()
+        return frame
 
     def to_svg(self) -> str:
         """Return the picture as an SVG document without scripts or references."""
