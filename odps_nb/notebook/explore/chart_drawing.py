@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.chart_axis import exact, shortened, tick_labels, ticks
 from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.chart_figures import ABOVE, BELOW, NULL, OTHERS, Figures, Mark
+from odps_nb.notebook.explore.chart_figures import ABOVE, BELOW, NULL, OTHERS, Figures, Mark, last
 
 WIDTH, HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
@@ -144,7 +144,7 @@ class _Drawing:
             return
         x, y = float(_LEFT), HEIGHT - 8
         shown = {mark.color for mark in self._marks}
-        for color in sorted(shown, key=lambda one: (one < 0, one)):
+        for color in sorted(shown, key=last):
             name = self._color_name(color)
             text = shortened(name, 14)
             opacity = 0.5 if color == NULL else 1
@@ -197,44 +197,38 @@ class _Drawing:
         )
 
     def _lines(self, *, filled: bool) -> Iterator[str]:
+        """Draw areas first, so that none covers a line or a point."""
         base: dict[int, float] = {}
-        for color in sorted({mark.color for mark in self._marks}, key=lambda one: (one < 0, one)):
-            marks = [one for one in self._marks if one.color == color]
-            points = [(self._x(m.group), base.get(m.group, 0.0), m) for m in marks if m.group >= 0]
+        areas, lines = [], []
+        for color in sorted({mark.color for mark in self._marks}, key=last):
             stroke = self._color(color if self._choice.color is not None else 0)
-            shift = [low if filled and self._stacked else 0.0 for _, low, _ in points]
-            tops = [
-                f"{x:.1f} {self._y(low + m.values[0]):.1f}"
-                for (x, _, m), low in zip(points, shift, strict=True)
-            ]
-            if filled and points:
-                floor = [
-                    f"{x:.1f} {self._y(low):.1f}"
-                    for (x, _, _), low in zip(points, shift, strict=True)
-                ]
-                path = "M" + "L".join([*tops, *reversed(floor)]) + "Z"
-                yield f'<path d="{path}" fill="{stroke}" fill-opacity="0.35"/>'
+            marks = [one for one in self._marks if one.color == color and one.group >= 0]
+            low = {m.group: base.get(m.group, 0.0) if self._stacked else 0.0 for m in marks}
+            tops = [(self._x(m.group), self._y(low[m.group] + m.values[0]), m) for m in marks]
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in tops)
+            floor = "L".join(f"{x:.1f} {self._y(low[m.group]):.1f}" for x, _, m in reversed(tops))
+            if filled and tops:
+                areas.append(f'<path d="M{path}L{floor}Z" fill="{stroke}" fill-opacity="0.35"/>')
             if tops:
-                yield (
-                    f'<path d="M{"L".join(tops)}" fill="none" stroke="{stroke}" stroke-width="2" '
+                lines.append(
+                    f'<path d="M{path}" fill="none" stroke="{stroke}" stroke-width="2" '
                     'stroke-linejoin="round"/>'
                 )
-            for (x, _, m), low in zip(points, shift, strict=True):
-                y = self._y(low + m.values[0])
-                radius = 3 if len(points) <= 80 else 1
-                yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{stroke}">'
-                yield f"{self._tip(m)}</circle>"
-                base[m.group] = low + m.values[0]
-            for mark in marks:
-                if mark.group < 0:
-                    yield self._dot(mark)
+            radius = 3 if len(tops) <= 80 else 1.5
+            for x, y, mark in tops:
+                lines.append(
+                    f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{stroke}">'
+                    f"{self._tip(mark)}</circle>"
+                )
+            base |= {m.group: low[m.group] + m.values[0] for m in marks}
+        yield from [*areas, *lines, *(self._dot(one) for one in self._marks if one.group < 0)]
 
     def _dot(self, mark: Mark) -> str:
         x, y = self._x(mark.group), self._y(mark.values[0])
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_NONE}">{self._tip(mark)}</circle>'
 
     def _boxes(self) -> Iterator[str]:
-        colors = sorted({mark.color for mark in self._marks}, key=lambda one: (one < 0, one))
+        colors = sorted({mark.color for mark in self._marks}, key=last)
         room = self._slot() * 0.8 / max(1, len(colors))
         for mark in self._marks:
             shift = (colors.index(mark.color) - (len(colors) - 1) / 2) * room

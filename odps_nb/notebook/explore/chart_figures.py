@@ -274,9 +274,9 @@ def _marks(found: pa.Table) -> tuple[Mark, ...]:
         if row["n"] and all(one is not None for one in ends):
             values = tuple(float(one) for one in ends)
             marks.append(Mark(int(row["g"]), int(row["c"]), values, int(row["n"])))
-    return tuple(sorted(marks, key=lambda one: (_last(one.group), _last(one.color))))
+    return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color))))
 
 
-def _last(index: int) -> tuple[bool, int]:
+def last(index: int) -> tuple[bool, int]:
     """Return the sort key of an index: groups first, then the others, then nulls."""
     return index < 0 and index != BELOW, index
