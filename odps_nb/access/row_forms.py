@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
+    from odps_nb.notebook.explore.chart import Chart
+    from odps_nb.notebook.explore.chart_choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
@@ -325,6 +327,60 @@ class RowForms(ABC):
         from odps_nb.notebook.explore.explorer import explore
 
         return explore(self, rows=rows, sample=sample, seed=seed)
+
+    def chart(
+        self,
+        x: str,
+        y: str | None = None,
+        *,
+        kind: ChartKind | None = None,
+        agg: ChartAggregate | None = None,
+        color: str | None = None,
+        bins: int | None = None,
+        step: ChartStep | None = None,
+        top: int | None = None,
+    ) -> Chart:
+        """Return a chart of all rows, which the service groups and aggregates by SQL.
+
+        Runs one to three SQL jobs, each of which scans the rows. ``kind="scatter"`` shows a random
+        sample of rows.
+
+        Parameters
+        ----------
+        x
+            The column whose values are grouped along the axis.
+        y
+            The column to aggregate. Default: count rows.
+        kind
+            ``"bar"``, ``"line"``, ``"area"``, ``"scatter"``, ``"histogram"`` or ``"box"``.
+            Default: a line for times, a histogram for numbers without ``y``, otherwise bars.
+        agg
+            ``"count"``, ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"median"`` or
+            ``"distinct"``. Default: ``"sum"`` of ``y``.
+        color
+            A column whose seven most frequent values have a colour each.
+        bins, step, top
+            How ``x`` is grouped: the number of ranges of numbers; ``"hour"``, ``"day"``,
+            ``"week"``, ``"month"`` or ``"year"`` of times (default: the shortest that fits); or the
+            largest ``top`` values (default: 20), the others together.
+
+        Raises
+        ------
+        ArgumentError
+            A column does not exist or cannot be drawn, or arguments contradict each other.
+        MissingDependencyError
+            The extra ``notebook`` is not installed.
+
+        Examples
+        --------
+        >>> chart = odps.table("orders").chart("status", kind="bar", top=3)
+        >>> chart.to_pandas()["status"].tolist()
+        ['shipped', 'paid', 'new', 'others']
+        """
+        from odps_nb.notebook.explore.chart import draw
+
+        options = {"kind": kind, "agg": agg, "color": color, "bins": bins, "step": step, "top": top}
+        return draw(self, x, y, **options)
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         from odps_nb.notebook.explore.static import mimebundle

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.client.write.operations import WriteSessionRef
+    from odps_nb.notebook.explore.chart import Chart
+    from odps_nb.notebook.explore.chart_choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.wire.control import TableInfo
@@ -346,6 +348,26 @@ class Table(ForEngines):
         Same as ``table.read().explore(…)``: see `Scan.explore`.
         """
         return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
+
+    def chart(
+        self,
+        x: str,
+        y: str | None = None,
+        *,
+        kind: ChartKind | None = None,
+        agg: ChartAggregate | None = None,
+        color: str | None = None,
+        bins: int | None = None,
+        step: ChartStep | None = None,
+        top: int | None = None,
+    ) -> Chart:
+        """Return a chart of all rows, which the service groups and aggregates by SQL.
+
+        Same as ``table.read().chart(…)``: see `Scan.chart`.
+        """
+        return self.read().chart(
+            x, y, kind=kind, agg=agg, color=color, bins=bins, step=step, top=top
+        )
 
     def blobs(
         self,

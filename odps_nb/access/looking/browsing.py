@@ -184,18 +184,33 @@ class _ScanRows:
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
         """Run a SQL job and return the first `MAX_SORTED` rows in sorted order."""
+        named = [name_in_sql(one.name) for one in self.columns]
+        text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
+        text += self.relation(where)
+        return self._job.sort(
+            self, text, column, descending=descending, shown=self._scan._plan.text
+        )
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The names of the partition columns, whose values have a natural order."""
+        return tuple(one.name for one in self._scan._all_columns().partition_columns)
+
+    def relation(self, where: str | None) -> str:
+        """Return the FROM and WHERE clauses that select these rows in SQL."""
         plan = self._scan._plan
         if plan.limit is not None or plan.increment is not None:
             raise ArgumentError(
-                "only whole tables and partitions can be sorted",
+                "only whole tables and partitions can be sorted or drawn as a chart",
                 hint="explore a read without limit=, since= and changes=",
             )
-        named = [name_in_sql(one.name) for one in self.columns]
         conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
-        text = f"select {', '.join(named) if plan.columns else '*'} from {quoted(plan.table)}"
-        text += f" where {' and '.join(conditions)}" if conditions else ""
-        shown = plan.text
-        return self._job.sort(self, text, column, descending=descending, shown=shown)
+        text = f"from {quoted(plan.table)}"
+        return text + (f" where {' and '.join(conditions)}" if conditions else "")
+
+    def query(self, text: str) -> pa.Table:
+        """Run a SQL job over a `relation` and return its few rows; `stop` cancels the job."""
+        return self._job.run(self, text, shown=self._scan._plan.text).to_arrow(progress=False)
 
     def code(self, where: str | None) -> str:
         """Return Python code that reads the same rows."""
@@ -333,8 +348,7 @@ class _ResultRows:
         return batch.select(range(self._first_columns))
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        inner = self._result.sql.strip().rstrip(";")
-        text = f"select * from (\n{inner}\n) t" + (f" where {where}" if where else "")
+        text = f"select * {self.relation(where)}"
         return self._job.sort(
             self,
             text,
@@ -343,6 +357,17 @@ class _ResultRows:
             shown=self._result._text,
             settings=self._result.settings,
         )
+
+    partitions: tuple[str, ...] = ()
+
+    def relation(self, where: str | None) -> str:
+        inner = self._result.sql.strip().rstrip(";")
+        return f"from (\n{inner}\n) t" + (f" where {where}" if where else "")
+
+    def query(self, text: str) -> pa.Table:
+        result = self._result
+        job = self._job.run(self, text, shown=result._text, settings=result.settings)
+        return job.to_arrow(progress=False)
 
     def code(self, where: str | None) -> str:
         query = self._result.sql.strip().rstrip(";")
@@ -387,7 +412,7 @@ def _inside(partitions: Sequence[PartitionSpec]) -> str:
 
 
 class _Job:
-    """A SQL job that sorts rows and can be stopped."""
+    """A SQL job over rows that can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None
@@ -408,6 +433,17 @@ class _Job:
             raise ArgumentError(f"rows cannot be sorted by {column!r}")
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
+        result = self.run(rows, text, shown=shown, settings=settings)
+        return _ResultRows(result, title=rows.title, like=rows.columns)
+
+    def run(
+        self,
+        rows: Rows,
+        text: str,
+        *,
+        shown: TextOptions,
+        settings: Mapping[str, str] | None = None,
+    ) -> Result:
         chosen = {**(settings or {}), **_SORT_SETTINGS}
         self._result = result = rows.connection.sql(
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
@@ -416,7 +452,7 @@ class _Job:
             result.wait()
         finally:
             self._result = None
-        return _ResultRows(result, title=rows.title, like=rows.columns)
+        return result
 
     def stop(self) -> None:
         if self._result is not None:

@@ -5,6 +5,81 @@ const FOLD = 80;
 
 const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
 
+// The panel that asks for a chart of the selected rows and shows it.
+function chartPanel(send) {
+  const choice = (label, ...options) => {
+    const select = h("select", { "aria-label": label }, ...options.map((one) => h("option", {}, one)));
+    return [h("label", {}, label, " ", select), select];
+  };
+  const [xLabel, x] = choice("x");
+  const [yLabel, y] = choice("y");
+  const [aggLabel, agg] = choice("aggregate", "sum", "mean", "median", "min", "max", "count", "distinct");
+  const [kindLabel, kind] = choice(
+    "kind", "automatic", "bar", "line", "area", "histogram", "box", "scatter"
+  );
+  const [colorLabel, color] = choice("color");
+  const [stepLabel, step] = choice("step", "automatic", "hour", "day", "week", "month", "year");
+  const draw = h("button", { onclick: () => ask(false) }, "Draw");
+  const copy = h("button", { hidden: true, onclick: copyCode }, "Copy code");
+  const note = h("div", { class: "odps-x-muted", "aria-live": "polite" });
+  const picture = h("div", { class: "odps-x-chart" });
+  const bar = h("div", { class: "odps-x-bar" }, xLabel, yLabel, aggLabel, colorLabel, kindLabel);
+  bar.append(stepLabel, draw, copy);
+  const panel = h("div", { class: "odps-x-panel odps-x-charts", hidden: true }, bar, note, picture);
+  let columns = [];
+  let filtered = false;
+  let code = "";
+
+  const named = (select) => columns.find((one) => one.name === select.value);
+  const isGrouped = () => !["box", "scatter"].includes(kind.value);
+  function adapt() {
+    aggLabel.hidden = !y.value || !isGrouped();
+    stepLabel.hidden = !(named(x) && named(x).time) || kind.value === "scatter";
+  }
+  for (const one of [x, y, kind]) one.addEventListener("change", adapt);
+
+  function setColumns(found) {
+    columns = found;
+    const fill = (select, first, fits) => {
+      const names = columns.filter(fits).map((one) => h("option", { value: one.name }, one.name));
+      select.replaceChildren(...(first ? [h("option", { value: "" }, first)] : []), ...names);
+    };
+    fill(x, "", (one) => one.axis);
+    fill(y, "number of rows", (one) => one.number || (one.axis && !one.time));
+    fill(color, "none", (one) => one.axis && !one.number);
+    adapt();
+  }
+
+  function ask(agreed) {
+    note.textContent = "";
+    const message = { do: "chart", x: x.value, y: y.value, color: color.value, agreed };
+    if (kind.value !== "automatic") message.kind = kind.value;
+    if (step.value !== "automatic" && !stepLabel.hidden) message.step = step.value;
+    if (!aggLabel.hidden) message.agg = agg.value;
+    send(message);
+  }
+
+  async function copyCode() {
+    await copyText(code);
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy code"), 1500);
+  }
+
+  function show(message) {
+    code = message.code;
+    copy.hidden = false;
+    note.textContent = `${message.title} · ${message.note}${filtered ? " that match the filter" : ""}`;
+    picture.replaceChildren(drawn(message.svg));
+  }
+
+  function askCost(message) {
+    const yes = h("button", { onclick: () => ask(true) }, "Draw anyway");
+    note.replaceChildren(`This chart ${message.text}. `, yes);
+  }
+
+  return { panel, setColumns, show, ask: askCost, setFilter: (is) => (filtered = is) };
+}
+
 function render({ model, el }) {
   let silence = 0;
   const send = (message) => {
@@ -41,6 +116,12 @@ function render({ model, el }) {
     { class: "odps-x-all", title: "reads the whole table", onclick: () => send({ do: "profile" }) },
     "Profile all rows"
   );
+  const charts = chartPanel(send);
+  const chart = h(
+    "button",
+    { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
+    "Chart"
+  );
   const chips = h("div", { class: "odps-x-chips" });
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
@@ -69,10 +150,11 @@ function render({ model, el }) {
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
-    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, all),
+    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, chart, all),
     chips,
     busy.line,
     problem,
+    charts.panel,
     box,
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
     panel,
@@ -121,6 +203,12 @@ function render({ model, el }) {
     setTimeout(() => (copy.textContent = "Copy"), 1500);
   }
 
+  function openChart() {
+    charts.panel.hidden = !charts.panel.hidden;
+    chart.setAttribute("aria-expanded", String(!charts.panel.hidden));
+    if (!charts.panel.hidden) charts.panel.querySelector("select").focus();
+  }
+
   // -- showing --------------------------------------------------------------------------------
 
   function endBusy(task) {
@@ -138,6 +226,7 @@ function render({ model, el }) {
     const rows = table.rows === null ? "" : ` · ${many(table.rows, "row")}`;
     facts.textContent = `${rows} · ${many(table.all_columns, "column")}`;
     grid = null;
+    charts.setColumns(table.columns);
     wait("reading");
   }
 
@@ -338,6 +427,7 @@ function render({ model, el }) {
       );
     }
     chips.replaceChildren(...made);
+    charts.setFilter(page.conditions.length > 0 || page.search !== "");
   }
 
   function showProfile(message) {
@@ -512,6 +602,8 @@ function render({ model, el }) {
     else if (message.kind === "profile") showProfile(message);
     else if (message.kind === "blobs") showBlobs(message);
     else if (message.kind === "cell") showCell(message);
+    else if (message.kind === "chart") charts.show(message);
+    else if (message.kind === "cost") charts.ask(message);
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") problem.textContent = message.text;

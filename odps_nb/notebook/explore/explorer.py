@@ -16,7 +16,9 @@ from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, visible
-from odps_nb.notebook.explore.cells import is_number, type_label
+from odps_nb.notebook.explore.cells import is_number, kind_of, type_label
+from odps_nb.notebook.explore.chart import Chart
+from odps_nb.notebook.explore.chart_choice import TIMES, can_be_axis, choose
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
@@ -31,11 +33,14 @@ from odps_nb.notebook.explore.static import (
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
+from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 MAX_SEARCH = 200
+ASK_BYTES = 10 * 1024**3
+"""A chart that reads more than this estimate is computed only after a confirmation."""
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
@@ -62,11 +67,12 @@ class Explorer(LiveView):
 
     _script = Path(__file__).with_name("explorer.js")
     _task = "page"
-    _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
+    _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled", "chart": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
         self.view = view
         self._static: tuple[Page, str] | None = None
+        self._chart: Chart | None = None
         self._start = 0
         super().__init__()
 
@@ -104,7 +110,14 @@ class Explorer(LiveView):
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
         pictures = thumbnails(view, page, most=6) if view.profile is not None else None
-        shown = Shown(view=view, page=page, profile=view.profile, pictures=pictures, note=note)
+        shown = Shown(
+            view=view,
+            page=page,
+            profile=view.profile,
+            pictures=pictures,
+            note=note,
+            chart=self._chart,
+        )
         self._static = (page, note)
         self._show_static(shown_bundle(shown))
 
@@ -165,8 +178,31 @@ class Explorer(LiveView):
         self._stop(task)
         if task == "profile":
             self.view.stop_profile()
-        else:
+        elif task == "page":
             self.view.stop()
+
+    # -- charts ---------------------------------------------------------------------------------
+
+    def _on_chart(self, content: Mapping[str, Any], _: object) -> None:
+        options = {
+            name: content.get(name) or None for name in ("y", "kind", "agg", "color", "step")
+        }
+        choice = choose(self.view.columns, str(content["x"]), **options)
+        is_agreed = bool(content.get("agreed"))
+
+        def work(token: CancelToken) -> None:
+            if not is_agreed and (cost := self.view.chart_bytes(choice)) > ASK_BYTES:
+                self._send({"kind": "cost", "text": f"reads {format_bytes(cost)}"})
+                return
+            text = "drawing: a SQL job runs on the service"
+            self._send({"kind": "busy", "task": "chart", "text": text, "share": None})
+            self._chart = chart = self.view.chart(choice, token)
+            token.check()
+            self._send(chart.message())
+            if self._static is not None:
+                self._show_page(*self._static)
+
+        self._run("chart", work)
 
     # -- profiles and cells ---------------------------------------------------------------------
 
@@ -231,6 +267,8 @@ def table_message(view: RowView) -> dict[str, Any]:
             "comment": visible(column.comment)[:_COMMENT],
             "number": is_number(column),
             "blob": column.type.code is TypeCode.BLOB,
+            "axis": can_be_axis(column),
+            "time": kind_of(column) in TIMES,
             "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
         }
         for column in view.columns

@@ -13,6 +13,7 @@ from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
+from odps_nb.notebook.explore.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
 from odps_nb.notebook.explore.view import RowView
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
-HTML_BYTES = 150_000
+HTML_BYTES = 250_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
@@ -63,6 +64,7 @@ class Shown:
     profile: TableProfile | None = None
     pictures: dict[tuple[int, int], Thumbnail] | None = None
     note: str = ""
+    chart: Chart | None = None
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
@@ -169,7 +171,8 @@ def _html(shown: Shown, rows: int) -> Html:
     )
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
     box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
-    return element("div", title, box, foot, style="padding:4px 0")
+    chart = () if shown.chart is None else (element("div", shown.chart.image()),)
+    return element("div", title, *chart, box, foot, style="padding:4px 0")
 
 
 def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import MAX_SORTED, Rows
+from odps_nb.access.looking.browsing import MAX_SORTED, Rows, name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.client.parallel.fan_out import Job, fan_out
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore.cells import cell_texts, nested_text
+from odps_nb.notebook.explore.chart import Chart, chart_of
+from odps_nb.notebook.explore.chart_choice import ChartChoice
 from odps_nb.notebook.explore.conditions import (
     all_of,
     bar_condition,
@@ -314,6 +316,20 @@ class RowView:
         label = f"all {count:,} rows"
         self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
         return self.profile
+
+    def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
+        """Return a chart of the selected rows, computed by SQL jobs."""
+        token, rows = cancel or CancelToken(), self._rows.twin()
+        token.watch(rows)
+        token.check()
+        return chart_of(rows, choice, self.where)
+
+    def chart_bytes(self, choice: ChartChoice) -> int:
+        """Return the service's estimate of the bytes that one job of a chart reads."""
+        names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
+        text = f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
+        cost = self.connection.sql_cost(text, settings={"odps.sql.allow.fullscan": "true"})
+        return cost.input_bytes or 0
 
     # -- closing --------------------------------------------------------------------------------
 

@@ -29,6 +29,18 @@ function hidesTwin(model) {
   return h("style", {}, `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`);
 }
 
+// Shows a picture that the kernel drew (explore/chart_drawing.py), whose marks have titles as tooltips. The
+// page's policy and the check below keep out everything that is not a shape or a text.
+const SHAPES = ["svg", "title", "path", "rect", "circle", "g", "text"];
+function drawn(text) {
+  const made = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  for (const one of [made, ...made.querySelectorAll("*")]) {
+    const active = [...one.attributes].some(({ name }) => /^on|href$/i.test(name));
+    if (active || !SHAPES.includes(one.localName)) return h("div", {}, "the chart is not valid");
+  }
+  return document.importNode(made, true);
+}
+
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -41,7 +41,8 @@ def widget_class(script: Path, *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``, without user data. ``common.js`` and ``common.css`` are prepended to the two files.
+    ``texts``, without user data. ``common.js`` and ``common.css`` are prepended to the two files; a
+    script without a style sheet has only the common one.
     """
     try:
         import anywidget
@@ -54,7 +55,7 @@ def widget_class(script: Path, *texts: str) -> Any:
 
     def together(ending: str) -> str:
         parts = (common / f"common.{ending}", script.with_suffix(f".{ending}"))
-        return "\n".join(part.read_text(encoding="utf-8") for part in parts)
+        return "\n".join(part.read_text(encoding="utf-8") for part in parts if part.exists())
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
     parts = {"_esm": together("js"), "_css": together("css")}

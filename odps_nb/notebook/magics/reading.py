@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from IPython.core.error import UsageError
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.client.read.plan import ReadSession
+    from odps_nb.notebook.explore.chart import Chart
+    from odps_nb.notebook.explore.chart_choice import ChartKind
     from odps_nb.wire.control import SqlCost
 
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
@@ -172,6 +174,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @_GIVES
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
 @argument("--dry-run", action="store_true", help="Only show the estimated cost.")
+@argument("--chart", metavar="KIND:X[,Y]", help="Show a chart of the result: bar:status,amount.")
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and read the result over the Storage API.
 
@@ -188,6 +191,11 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     result = context.connection.sql(query, wait=False, **_text(args))
     if not args.quiet:
         context.show_page(result.instance_id)
+    if args.chart:
+        drawn = _chart(result, args.chart)
+        if args.output is None:
+            return drawn
+        drawn._ipython_display_()
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
     title = f"sql {shorten(' '.join(query.split()), 60)}"
@@ -197,6 +205,15 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         return None if result.is_cut else result.row_count
 
     return _finish(context, args, title, rows, total, done=done)
+
+
+def _chart(result: Result, text: str) -> Chart:
+    kind, _, names = text.partition(":")
+    x, *rest = [one.strip() for one in names.split(",")]
+    if not x or len(rest) > 1:
+        raise UsageError(f"--chart {text}: write KIND:X or KIND:X,Y, such as bar:status,amount")
+    with cancels(result.cancel):
+        return result.chart(x, *rest, kind=cast("ChartKind", kind))
 
 
 def _cost(cost: SqlCost) -> Listing:

@@ -245,6 +245,7 @@ class SubmitSql:
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
+        """Decode the response."""
         return SubmittedInstance.decode(body, headers)
 
 

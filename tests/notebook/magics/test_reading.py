@@ -12,6 +12,7 @@ from IPython.utils.capture import capture_output
 
 from odps_nb.errors import (
     AccessDeniedError,
+    ArgumentError,
     CancelledError,
     LimitExceededError,
     NotFoundError,
@@ -327,3 +328,14 @@ def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
         assert run(ip, line.format(""))["c"].tolist() == ["ab"], line
         assert run(ip, line.format("--char-padding"))["c"].tolist() == ["ab  "], line
     odps.drop_table("magic_chars")
+
+
+def test_a_query_is_shown_as_a_chart_and_assigned_too(ip):
+    query = "select status, amount from orders where ds = '2024-01-01'"
+    chart = run(ip, f"%%odps sql --chart bar:status,amount -q\n{query}")
+    assert chart.to_pandas().columns.tolist() == ["status", "sum of amount"]
+    run(ip, f"%%odps sql --chart histogram:amount -o rows -q\n{query}")
+    assert ip.user_ns["rows"].columns.tolist() == ["status", "amount"]
+    assert "write KIND:X" in usage_error(ip, f"%%odps sql --chart bar:\n{query}")
+    with pytest.raises(ArgumentError, match="is not one of bar"):
+        run(ip, f"%%odps sql --chart pie:status -q\n{query}")

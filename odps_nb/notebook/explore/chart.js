@@ -1,0 +1,40 @@
+// Browser side of a chart (chart.py): the picture with tooltips; see live/common.js.
+
+function render({ model, el }) {
+  const title = h("b");
+  const note = h("div", { class: "odps-x-muted" });
+  const picture = h("div", { class: "odps-x-chart" });
+  const copy = h("button", { onclick: copyCode }, "Copy code");
+  const root = h(
+    "div",
+    { class: "odps-x", role: "group", onfocusin: ownKeys },
+    h("div", { class: "odps-x-bar" }, title, copy),
+    picture,
+    note
+  );
+  el.append(hidesTwin(model), root);
+  let code = "";
+
+  async function copyCode() {
+    await copyText(code);
+    copy.textContent = "Copied";
+    setTimeout(() => (copy.textContent = "Copy code"), 1500);
+  }
+
+  function receive(message) {
+    stopSaying();
+    if (message.kind !== "chart") return;
+    title.textContent = message.title;
+    note.textContent = message.note;
+    code = message.code;
+    picture.replaceChildren(drawn(message.svg));
+  }
+  model.on("msg:custom", receive);
+  const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));
+  return () => {
+    stopSaying();
+    model.off("msg:custom", receive);
+  };
+}
+
+export default { render };

@@ -1,0 +1,156 @@
+"""`Chart`: what ``chart()`` returns; in a notebook it shows the picture with tooltips."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.access.looking.browsing import Rows, rows_of
+from odps_nb.errors import visible
+from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
+from odps_nb.notebook.explore.chart_choice import ChartChoice, choose
+from odps_nb.notebook.explore.chart_drawing import HEIGHT, WIDTH, group_name, svg, title
+from odps_nb.notebook.explore.chart_figures import FigureQuery, Figures
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from odps_nb.access.row_forms import RowForms
+
+_TEXT_ROWS = 20
+_NO_WIDGET = "run the cell again for exact values under the mouse"
+
+
+def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
+    """Return the chart of a read or a SQL result; runs one to three SQL jobs."""
+    rows = rows_of(source)
+    return chart_of(rows, choose(rows.columns, x, y, **options), None)
+
+
+def chart_of(rows: Rows, choice: ChartChoice, where: str | None) -> Chart:
+    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels its jobs."""
+    zone = rows.connection.profile.timezone
+    return Chart(rows.title, choice, FigureQuery(rows, choice, where, zone).figures())
+
+
+class Chart(LiveView):
+    """A chart of grouped rows, shown in a notebook as a picture.
+
+    ``sql`` is the query that computed it, and ``code`` are lines that draw it with matplotlib.
+    """
+
+    _script = Path(__file__).with_name("chart.js")
+    _task = "chart"
+
+    def __init__(self, source: str, choice: ChartChoice, figures: Figures) -> None:
+        self._source, self._choice, self._figures = source, choice, figures
+        self._picture = svg(choice, figures)
+        super().__init__()
+
+    @property
+    def sql(self) -> str:
+        """The SQL query that computed the chart's values."""
+        return self._figures.sql
+
+    @property
+    def title(self) -> str:
+        """A line that says what is shown."""
+        return f"{self._source}: {title(self._choice)}"
+
+    @property
+    def note(self) -> str:
+        """Which rows are shown: ``all rows`` or the size of the sample."""
+        return self._figures.note or "all rows"
+
+    @property
+    def code(self) -> str:
+        """Python code that runs the query and draws the chart with pandas and matplotlib."""
+        choice, names = self._choice, dict(enumerate(self._figures.groups))
+        lines = [f"df = odps.sql({self.sql!r}).to_pandas()"]
+        if choice.kind == "scatter":
+            return "\n".join([*lines, 'df.plot.scatter("x", "y")'])
+        if choice.kind == "box":
+            lines.append("boxes = [dict(whislo=r.m, q1=r.q[0], med=r.q[1], q3=r.q[2], whishi=r.h)")
+            lines.append("         for r in df.itertuples()]")
+            lines.append("import matplotlib.pyplot as plt")
+            lines.append("plt.gca().bxp(boxes, showfliers=False)")
+            return "\n".join(lines)
+        if not choice.is_time:
+            names |= {n: group_name(n, ()) for n in (-1, -2, -3, -4)}
+            lines.append(f"df['g'] = df['g'].map({names!r})")
+        if choice.color is not None:
+            colors = dict(enumerate(self._figures.colors)) | {-1: "null", -2: "others"}
+            lines.append(f"df['c'] = df['c'].map({colors!r})")
+        kind = "bar" if choice.kind == "histogram" else choice.kind
+        stacked = ", stacked=True" if choice.color is not None and kind == "bar" else ""
+        lines.append(f"df.pivot(index='g', columns='c', values='m').plot(kind={kind!r}{stacked})")
+        return "\n".join(lines)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the values shown: a row per bar, point or box."""
+        choice, figures = self._choice, self._figures
+        found: dict[str, Any] = {
+            choice.x.name: [
+                mark.at if choice.kind == "scatter" else group_name(mark.group, figures.groups)
+                for mark in figures.marks
+            ]
+        }
+        if choice.color is not None:
+            found[choice.color.name] = [group_name(m.color, figures.colors) for m in figures.marks]
+        names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
+        for n, name in enumerate(names):
+            found[name] = [mark.values[n] for mark in figures.marks]
+        frame: pd.DataFrame = pa.table(found).to_pandas()
+        return frame
+
+    def to_svg(self) -> str:
+        """Return the picture as an SVG document without scripts or references."""
+        return self._picture
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the picture to an ``.svg`` file and return its path."""
+        file = Path(path)
+        file.write_text(self._picture, encoding="utf-8")
+        return file
+
+    def __repr__(self) -> str:
+        return f"<Chart of {visible(self.title)}>"[:300]
+
+    # -- in a notebook --------------------------------------------------------------------------
+
+    def _ipython_display_(self) -> None:
+        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._show_static(self._bundle())
+        if in_kernel():
+            self._show_widget(_NO_WIDGET)
+
+    def image(self) -> Html:
+        """Return the picture for the static view: an image element without tooltips."""
+        picture = svg(self._choice, self._figures, tips=False)
+        source = data_url("image/svg+xml", picture.encode())
+        alt = title(self._choice)
+        return element(
+            "img",
+            attributes={"src": source, "alt": alt, "width": WIDTH, "height": HEIGHT},
+            style="max-width:100%;height:auto",
+        )
+
+    def _bundle(self) -> dict[str, str]:
+        head = element("b", self.title[:200])
+        foot = element("div", self.note, style=f"font-size:12px;{MUTED}")
+        rows = self.to_pandas().head(_TEXT_ROWS).to_string(index=False)
+        shown = element("div", head, element("div", self.image()), foot)
+        return bundle(shown, f"{self.title}\n{rows}")
+
+    def message(self) -> dict[str, Any]:
+        """Return the message that shows the chart in the browser."""
+        words = {"title": visible(self.title)[:200], "note": self.note, "code": visible(self.code)}
+        return {"kind": "chart", "svg": self._picture, **words}
+
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
+        self._send(self.message())

@@ -1,0 +1,48 @@
+"""Ticks of a numeric axis, and numbers as people write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return at most ``most`` round values that cover the range."""
+    if not math.isfinite(high - low) or high <= low:
+        low, high = (low, low + 1) if math.isfinite(low) else (0.0, 1.0)
+    width = (high - low) / (most - 2)
+    unit = 10.0 ** math.floor(math.log10(width))
+    step = next(unit * n for n in (1, 2, 2.5, 5, 10) if unit * n >= width * (1 - 1e-9))
+    first = math.floor(low / step + 1e-9)
+    count = math.ceil(high / step - 1e-9) - first
+    return [(first + n) * step for n in range(count + 1)]
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Return short labels for ticks, such as ``2.5 M``, all in one unit."""
+    size = max((abs(one) for one in values), default=0.0)
+    scale, unit = next(((s, u) for s, u in _UNITS if size >= 2 * s), (1.0, ""))
+    step = abs(values[1] - values[0]) / scale if len(values) > 1 else 1.0
+    if step and (size >= 1e15 or size < 1e-4):
+        return [f"{one:.3g}" for one in values]
+    digits = max(
+        0, min(9, 1 - math.floor(math.log10(step) + 1e-9) if step < 1 else int(step % 1 > 0))
+    )
+    found = [f"{one / scale + 0.0:,.{digits}f}" for one in values]
+    if digits and all(one.endswith("0") for one in found):
+        found = [one[:-1].rstrip(".") for one in found]
+    return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
+
+
+def exact(value: float) -> str:
+    """Return a value for a tooltip, with thousands separators."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a label to ``limit`` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

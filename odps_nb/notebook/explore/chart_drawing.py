@@ -1,0 +1,316 @@
+"""Draws a chart as SVG without scripts or references; each mark has its exact values as a title.
+
+All text is escaped. Colours are readable on light and on dark backgrounds, so that one picture
+serves both.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+
+from odps_nb.errors import visible
+from odps_nb.notebook.explore.chart_axis import exact, shortened, tick_labels, ticks
+from odps_nb.notebook.explore.chart_choice import ChartChoice
+from odps_nb.notebook.explore.chart_figures import ABOVE, BELOW, NULL, OTHERS, Figures, Mark, last
+
+WIDTH, HEIGHT = 720, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
+_TEXT, _GRID = "#7a7a7a", "#808080"
+_NONE = "#9a9a9a"  # nulls and others
+COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
+_LETTER = 6.2  # width of a letter in a label
+
+
+def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
+    """Return the chart as an SVG document of `WIDTH` by `HEIGHT` pixels.
+
+    ``tips``: give each mark its values as a title; an ``<img>`` does not show them.
+    """
+    return _Drawing(choice, figures, tips=tips).document()
+
+
+class _Drawing:
+    """One chart while it is drawn."""
+
+    def __init__(self, choice: ChartChoice, figures: Figures, *, tips: bool) -> None:
+        self._choice, self._figures, self._tips = choice, figures, tips
+        self._marks = figures.marks
+        self._slots = _slots(self._marks, len(figures.groups))
+        self._stacked = choice.color is not None and choice.kind in ("bar", "histogram", "area")
+        names = [self._group(group) for group in self._slots]
+        self._widest = max(map(len, names), default=1) * _LETTER + 10
+        self._tilted = self._widest > self._slot() and len(names) <= 24
+        self._bottom = _BOTTOM if self._tilted else 46
+        self._foot = self._bottom + (20 if choice.color is not None else 0)
+        places = [mark.at for mark in self._marks]
+        self._left, self._right = (min(places), max(places)) if places else (0.0, 1.0)
+        low, high = self._range()
+        self._ticks = ticks(low, high)
+        self._low, self._high = self._ticks[0], self._ticks[-1]
+
+    def _range(self) -> tuple[float, float]:
+        sums: dict[tuple[int, bool], float] = {}
+        found = [0.0] if self._choice.kind not in ("scatter", "box", "line") else []
+        for mark in self._marks:
+            if self._stacked:
+                place = (mark.group, mark.values[0] < 0)
+                sums[place] = sums.get(place, 0.0) + mark.values[0]
+            else:
+                found += mark.values
+        found += sums.values()
+        return (min(found), max(found)) if found else (0.0, 1.0)
+
+    # -- the whole ------------------------------------------------------------------------------
+
+    def document(self) -> str:
+        parts = [*self._y_axis(), *self._x_axis(), *self._drawn(), *self._legend()]
+        if not self._marks:
+            parts.append(_label(WIDTH / 2, HEIGHT / 2, "no rows", anchor="middle", size=13))
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" font-family="system-ui,sans-serif" role="img">'
+        )
+        return "".join([head, f"<title>{_escape(title(self._choice))}</title>", *parts, "</svg>"])
+
+    def _y(self, value: float) -> float:
+        share = (value - self._low) / (self._high - self._low)
+        return HEIGHT - self._foot - share * (HEIGHT - self._foot - _TOP)
+
+    def _slot(self) -> float:
+        return (WIDTH - _LEFT - _RIGHT) / max(1, len(self._slots))
+
+    def _x(self, group: int) -> float:
+        """Return the middle of a group's slot."""
+        return _LEFT + (self._slots[group] + 0.5) * self._slot()
+
+    # -- axes -----------------------------------------------------------------------------------
+
+    def _y_axis(self) -> Iterator[str]:
+        for value, text in zip(self._ticks, tick_labels(self._ticks), strict=True):
+            y = self._y(value)
+            strong = 0.55 if value == 0 else 0.2
+            yield (
+                f'<path d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}" stroke="{_GRID}" '
+                f'stroke-opacity="{strong}"/>'
+            )
+            yield _label(_LEFT - 6, y + 4, text, anchor="end")
+        yield _label(0, 0, self._choice.measure, anchor="middle", turned=(14, HEIGHT / 2 - 20))
+
+    def _x_axis(self) -> Iterator[str]:
+        y = HEIGHT - self._foot + 16
+        middle = (WIDTH + _LEFT - _RIGHT) / 2
+        below = HEIGHT - self._foot + self._bottom - 8
+        yield _label(middle, below, self._choice.x.name, anchor="middle")
+        if self._choice.kind == "scatter":
+            for value, text in self._positions():
+                yield _label(self._across(value), y, text, anchor="middle")
+            return
+        every = 1 if self._tilted else math.ceil(self._widest / self._slot())
+        for n, group in enumerate(self._slots):
+            name = self._group(group)
+            if self._tilted:
+                at = (self._x(group) + 4, y - 4)
+                text = shortened(name, 14)
+                yield _label(0, 0, text, anchor="end", turned=at, angle=-30, whole=name)
+            elif n % every == 0:
+                yield _label(self._x(group), y, shortened(name, 40), anchor="middle", whole=name)
+
+    def _positions(self) -> list[tuple[float, str]]:
+        """Return the ticks of a scatter plot's x axis."""
+        scale = self._figures.scale
+        assert scale is not None  # every scatter plot has one
+        if not self._choice.is_time:
+            values = [one for one in ticks(self._left, self._right) if one >= self._left]
+            values = [one for one in values if one <= self._right]
+            return list(zip(values, tick_labels(values), strict=True))
+        edges = scale.edges(self._left, self._right, 5)
+        found = [(scale.place(one), scale.text(one)) for one in edges]
+        return [(at, text) for at, text in found if self._left <= at <= self._right]
+
+    def _across(self, place: float) -> float:
+        share = (place - self._left) / ((self._right - self._left) or 1)
+        return _LEFT + 8 + share * (WIDTH - _LEFT - _RIGHT - 16)
+
+    def _group(self, group: int) -> str:
+        return group_name(group, self._figures.groups)
+
+    def _color(self, color: int) -> str:
+        return COLORS[color % len(COLORS)] if color >= 0 else _NONE
+
+    def _legend(self) -> Iterator[str]:
+        if self._choice.color is None:
+            return
+        x, y = float(_LEFT), HEIGHT - 8
+        shown = {mark.color for mark in self._marks}
+        for color in sorted(shown, key=last):
+            name = self._color_name(color)
+            text = shortened(name, 14)
+            opacity = 0.5 if color == NULL else 1
+            yield (
+                f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" rx="2" '
+                f'fill="{self._color(color)}" fill-opacity="{opacity}"/>'
+            )
+            yield _label(x + 14, y, text, whole=name)
+            x += 30 + 6.5 * len(text)
+
+    def _color_name(self, color: int) -> str:
+        return group_name(color, self._figures.colors)
+
+    # -- marks ----------------------------------------------------------------------------------
+
+    def _drawn(self) -> Iterator[str]:
+        kind = self._choice.kind
+        if kind in ("line", "area"):
+            yield from self._lines(filled=kind == "area")
+        elif kind == "box":
+            yield from self._boxes()
+        elif kind == "scatter":
+            for mark in self._marks:
+                fill = self._color(mark.color)
+                yield (
+                    f'<circle cx="{self._across(mark.at):.1f}" cy="{self._y(mark.values[0]):.1f}" '
+                    f'r="2.5" fill="{fill}" fill-opacity="0.55">{self._tip(mark)}</circle>'
+                )
+        else:
+            yield from self._bars()
+
+    def _bars(self) -> Iterator[str]:
+        gap = 0.0 if self._choice.kind == "histogram" else 0.15
+        width = max(0.5, self._slot() * (1 - gap) - (1 if self._slot() > 4 else 0))
+        sums: dict[tuple[int, bool], float] = {}
+        for mark in self._marks:
+            value = mark.values[0]
+            begin = sums.get((mark.group, value < 0), 0.0) if self._stacked else 0.0
+            sums[mark.group, value < 0] = begin + value
+            top, bottom = sorted((self._y(begin + value), self._y(begin)))
+            yield self._rect(mark, self._x(mark.group) - width / 2, top, width, bottom - top)
+
+    def _rect(self, mark: Mark, x: float, y: float, width: float, height: float) -> str:
+        fill = self._color(mark.color if self._choice.color is not None else 0)
+        if mark.group < 0:
+            fill = _NONE
+        return (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}" '
+            f'fill="{fill}">{self._tip(mark)}</rect>'
+        )
+
+    def _lines(self, *, filled: bool) -> Iterator[str]:
+        """Draw areas first, so that none covers a line or a point."""
+        base: dict[int, float] = {}
+        areas, lines = [], []
+        for color in sorted({mark.color for mark in self._marks}, key=last):
+            stroke = self._color(color if self._choice.color is not None else 0)
+            marks = [one for one in self._marks if one.color == color and one.group >= 0]
+            low = {m.group: base.get(m.group, 0.0) if self._stacked else 0.0 for m in marks}
+            tops = [(self._x(m.group), self._y(low[m.group] + m.values[0]), m) for m in marks]
+            path = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in tops)
+            floor = "L".join(f"{x:.1f} {self._y(low[m.group]):.1f}" for x, _, m in reversed(tops))
+            if filled and tops:
+                areas.append(f'<path d="M{path}L{floor}Z" fill="{stroke}" fill-opacity="0.35"/>')
+            if tops:
+                lines.append(
+                    f'<path d="M{path}" fill="none" stroke="{stroke}" stroke-width="2" '
+                    'stroke-linejoin="round"/>'
+                )
+            radius = 3 if len(tops) <= 80 else 1.5
+            for x, y, mark in tops:
+                lines.append(
+                    f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{stroke}">'
+                    f"{self._tip(mark)}</circle>"
+                )
+            base |= {m.group: low[m.group] + m.values[0] for m in marks}
+        yield from [*areas, *lines, *(self._dot(one) for one in self._marks if one.group < 0)]
+
+    def _dot(self, mark: Mark) -> str:
+        x, y = self._x(mark.group), self._y(mark.values[0])
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_NONE}">{self._tip(mark)}</circle>'
+
+    def _boxes(self) -> Iterator[str]:
+        colors = sorted({mark.color for mark in self._marks}, key=last)
+        room = self._slot() * 0.8 / max(1, len(colors))
+        for mark in self._marks:
+            shift = (colors.index(mark.color) - (len(colors) - 1) / 2) * room
+            x, width = self._x(mark.group) + shift, min(40.0, room * 0.85)
+            low, first, middle, third, high = map(self._y, mark.values)
+            stroke = self._color(mark.color if self._choice.color is not None else 0)
+            stroke = _NONE if mark.group < 0 else stroke
+            left, right = x - width / 2, x + width / 2
+            path = (
+                f"M{x:.1f} {low:.1f}V{first:.1f}M{x:.1f} {third:.1f}V{high:.1f}"
+                f"M{left:.1f} {middle:.1f}H{right:.1f}"
+                f"M{x - width / 4:.1f} {low:.1f}h{width / 2:.1f}"
+                f"M{x - width / 4:.1f} {high:.1f}h{width / 2:.1f}"
+            )
+            yield (
+                f'<g stroke="{stroke}" stroke-width="1.5">{self._tip(mark)}<rect x="{left:.1f}" '
+                f'y="{third:.1f}" width="{width:.1f}" height="{max(first - third, 0.5):.1f}" '
+                f'fill="{stroke}" fill-opacity="0.25"/><path d="{path}"/></g>'
+            )
+
+    def _tip(self, mark: Mark) -> str:
+        if not self._tips:
+            return ""
+        scale = self._figures.scale
+        if scale is not None:
+            x = scale.text(scale.at(mark.at, 1.0)) if self._choice.is_time else exact(mark.at)
+        else:
+            x = self._group(mark.group)
+        parts = [f"{self._choice.x.name}: {x}"]
+        if self._choice.color is not None:
+            parts.append(f"{self._choice.color.name}: {self._color_name(mark.color)}")
+        if len(mark.values) == 5:
+            names = ("min", "1st quartile", "median", "3rd quartile", "max")
+            parts += [f"{n}: {exact(v)}" for n, v in zip(names, mark.values, strict=True)]
+        else:
+            parts.append(f"{self._choice.measure}: {exact(mark.values[0])}")
+        if self._choice.y is not None and scale is None:
+            parts.append(f"rows: {mark.rows:,}")
+        return f"<title>{_escape(chr(10).join(parts))}</title>"
+
+
+def group_name(index: int, labels: Sequence[str]) -> str:
+    """Return the label of a group or colour."""
+    names = {NULL: "null", OTHERS: "others", BELOW: "below", ABOVE: "above"}
+    return names.get(index) or labels[index]
+
+
+def title(choice: ChartChoice) -> str:
+    """Return a line that names what the chart shows."""
+    by = f", by {choice.color.name}" if choice.color is not None else ""
+    return f"{choice.measure} by {choice.x.name}{by}"
+
+
+def _slots(marks: Sequence[Mark], groups: int) -> dict[int, int]:
+    """Return the slot of each group; groups without marks keep theirs, so that gaps are seen."""
+    used = {mark.group for mark in marks}
+    found = [BELOW] if BELOW in used else []
+    found += range(groups)
+    found += [one for one in (ABOVE, OTHERS, NULL) if one in used]
+    return {group: n for n, group in enumerate(found)}
+
+
+def _escape(text: str) -> str:
+    return html.escape(visible(text), quote=True)
+
+
+def _label(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    size: int = 11,
+    turned: tuple[float, float] | None = None,
+    angle: int = -90,
+    whole: str = "",
+) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}"'
+    if turned is not None:
+        place = f'transform="translate({turned[0]:.1f} {turned[1]:.1f}) rotate({angle})"'
+    tip = f"<title>{_escape(whole)}</title>" if whole and whole != text else ""
+    return (
+        f'<text {place} text-anchor="{anchor}" font-size="{size}" fill="{_TEXT}">'
+        f"{_escape(text)}{tip}</text>"
+    )

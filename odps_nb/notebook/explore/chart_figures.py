@@ -1,0 +1,282 @@
+"""Computes what a chart shows: the service groups and aggregates all rows, only groups are read.
+
+A scatter plot shows single rows, so it reads a random sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.access.binding.text import bind
+from odps_nb.access.looking.browsing import Rows, name_in_sql
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.chart_choice import STEPS, ChartChoice, ChartStep
+from odps_nb.notebook.explore.scale import Scale, scale_of
+from odps_nb.schema import Column
+
+MAX_COLORS = 7
+MAX_GROUPS = 2_000
+"""Maximum number of groups along the x axis."""
+MAX_POINTS = 1_000
+"""Maximum number of points of a scatter plot."""
+USUAL_BINS = 20
+NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
+"""Indexes of groups: nulls, values without a group of their own, and values beyond the axis."""
+FAR = 10
+"""An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
+
+_LABEL = 200
+_AGGREGATES = {
+    "count": "count({})",
+    "sum": "sum({})",
+    "mean": "avg({})",
+    "min": "min({})",
+    "max": "max({})",
+    "median": "median({})",
+    "distinct": "count(distinct {})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One bar, point or box: its group on the x axis, its colour, and its values.
+
+    ``at`` is the position on a numeric or time axis, ``values`` has one number, or five for a box:
+    minimum, quartiles, maximum.
+    """
+
+    group: int
+    color: int
+    values: tuple[float, ...]
+    rows: int = 0
+    at: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The marks of a chart, with the labels of its groups and colours."""
+
+    marks: tuple[Mark, ...]
+    groups: tuple[str, ...]
+    colors: tuple[str, ...] = ()
+    note: str = ""
+    sql: str = ""
+    scale: Scale | None = None
+    """The x axis of a scatter plot."""
+
+
+class FigureQuery:
+    """The SQL jobs that compute the marks of a chart over some rows."""
+
+    def __init__(
+        self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
+    ) -> None:
+        self._rows, self._choice, self._zone = rows, choice, zone
+        self._relation = rows.relation(where)
+        self._x = name_in_sql(choice.x.name)
+
+    def figures(self) -> Figures:
+        """Run the jobs and return the marks."""
+        choice = self._choice
+        if choice.kind == "scatter":
+            return self._points()
+        if choice.is_time:
+            return self._over_time()
+        if choice.is_number and (choice.kind == "histogram" or choice.bins or not self._few()):
+            return self._in_bins()
+        return self._by_value()
+
+    # -- the x axis -----------------------------------------------------------------------------
+
+    def _few(self) -> bool:
+        """Whether a numeric column has so few values that each is a group."""
+        if kind_of(self._choice.x) != "INTEGER":
+            return False
+        found = self._rows.query(f"select count(distinct {self._x}) n {self._relation}")
+        return bool(found.column("n")[0].as_py() <= self._choice.top)
+
+    def _bounds(self) -> pa.Table:
+        """Return minimum, maximum, and the values below which 1 % and 99 % of the rows are."""
+        x = f"case when {self._is_finite()} then {self._x} end"
+        most = f"percentile_approx(cast({x} as double), array(0.01, 0.99)) most"
+        return self._rows.query(f"select min({x}) low, max({x}) high, {most} {self._relation}")
+
+    def _is_finite(self) -> str:
+        """Return the condition that a number is neither NaN nor infinite."""
+        is_float = kind_of(self._choice.x) in ("FLOAT", "DOUBLE")
+        return f"abs({self._x}) <= 1.7e308" if is_float else f"{self._x} is not null"
+
+    def _over_time(self) -> Figures:
+        choice, step = self._choice, self._choice.step
+        if step is None:
+            step = self._usual_step()
+        elif step == "hour" and kind_of(choice.x) == "DATE":
+            raise ArgumentError(f"{choice.x.name!r} has dates, so step= is at least 'day'")
+        return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
+
+    def _usual_step(self) -> ChartStep:
+        """Return the shortest step with few enough groups; far outliers count as one each."""
+        most = 60 if self._choice.kind in ("bar", "box") else 400
+        steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
+        counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]
+        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
+        return next((one for one in steps if found.column(f"{one}_")[0].as_py() <= most), steps[-1])
+
+    def _in_bins(self) -> Figures:
+        choice, ends = self._choice, self._bounds()
+        scale = scale_of(choice.x, ends.column("low").type)
+        assert scale is not None  # every number has one
+        low, high, most = (column[0].as_py() for column in ends.columns)
+        if low is None:  # only nulls
+            return self._by_value()
+        low, high = scale.place(low), scale.place(high)
+        if high - low > FAR * (most[1] - most[0]) > 0:
+            low, high = most
+        edges = scale.edges(low, high, choice.bins or USUAL_BINS)
+        if len(edges) < 2:
+            raise ArgumentError(f"the values of {choice.x.name!r} are too far apart for a chart")
+        labels = tuple(scale.label(one, after) for one, after in pairwise(edges))
+        values = [self._literal(edge) for edge in edges]
+        tests = [f"< {values[0]} then {BELOW}"]
+        tests += [f"< {value} then {n}" for n, value in enumerate(values[1:-1])]
+        tests += [f"<= {values[-1]} then {len(labels) - 1}", f"> {values[-1]} then {ABOVE}"]
+        bins = f"when {self._x} is null then {NULL} when not ({self._is_finite()}) then {OTHERS} "
+        bins += " ".join(f"when {self._x} {test}" for test in tests)
+        return self._grouped(f"case {bins} end", labels)
+
+    def _by_value(self) -> Figures:
+        """Group by value: the ``top`` groups, the others together, and nulls."""
+        top = self._top(self._x, self._measure(), self._choice.top)
+        values, labels = self._named(self._choice.x, top)
+        return self._grouped(self._index(self._x, values), labels)
+
+    def _top(self, name: str, measure: str, most: int) -> pa.Array:
+        rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
+        text = f"select {name} v, {measure} m {self._relation} group by {name}"
+        wanted = f"select v from (\n{text}\n) g where v is not null"
+        found = self._rows.query(f"{wanted} order by {rank} desc, v limit {most}")
+        return found.column("v").combine_chunks()
+
+    def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
+        """Return values and their labels: in their own order, but texts of bars by rank."""
+        texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
+        if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
+            values = values.take(pc.sort_indices(values))
+        labels = tuple(str(one) or "(empty)" for one in cell_texts(values, column, _LABEL))
+        return values.to_pylist(), labels
+
+    def _index(self, name: str, values: Sequence[Any]) -> str:
+        """Return the expression for the index of a value, `NULL` or `OTHERS`."""
+        tests = [f"when {name} = {self._literal(one)} then {n}" for n, one in enumerate(values)]
+        return f"case when {name} is null then {NULL} {' '.join(tests)} else {OTHERS} end"
+
+    def _literal(self, value: object) -> str:
+        return bind(":v", {"v": value}, timezone=self._zone or "UTC")
+
+    def _points(self) -> Figures:
+        """Return a random sample of points, and how many rows it represents."""
+        choice = self._choice
+        assert choice.y is not None  # checked by `choose`
+        y = name_in_sql(choice.y.name)
+        color, colors = self._colors()
+        both = f"from (select {self._x} x, {y} y, {color} c {self._relation}) t where"
+        both = f"{both} x is not null and y is not null"
+        total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
+        share = f" and rand() < {1.1 * MAX_POINTS / total:.9f}" if total > MAX_POINTS else ""
+        text = f"select x, y, c {both}{share} limit {MAX_POINTS}"
+        found = self._rows.query(text)
+        xs, ys = (
+            found.column("x").combine_chunks(),
+            found.column("y").cast(pa.float64(), safe=False),
+        )
+        scale = scale_of(choice.x, xs.type)
+        assert scale is not None  # checked by `choose`
+        marks = tuple(
+            Mark(0, c, (y,), 1, float(x))
+            for x, y, c in zip(
+                scale.places(xs), ys.to_pylist(), found.column("c").to_pylist(), strict=True
+            )
+            if math.isfinite(x) and math.isfinite(y)
+        )
+        note = f"random sample of {len(marks):,} of {total:,} rows" if share else ""
+        return Figures(marks, (), colors, note=note, sql=text, scale=scale)
+
+    # -- the marks ------------------------------------------------------------------------------
+
+    def _measure(self) -> str:
+        choice = self._choice
+        if choice.kind == "box":
+            return "count(*)"
+        y = "*" if choice.y is None else name_in_sql(choice.y.name)
+        return _AGGREGATES[choice.agg].format(y)
+
+    def _colors(self) -> tuple[str, tuple[str, ...]]:
+        """Return the expression for the index of a row's colour, and the labels of the colours."""
+        column = self._choice.color
+        if column is None:
+            return "0", ()
+        of = name_in_sql(column.name)
+        values, labels = self._named(column, self._top(of, "count(*)", MAX_COLORS))
+        return self._index(of, values), labels
+
+    def _grouped(
+        self,
+        group: str,
+        labels: tuple[str, ...] = (),
+        *,
+        step: str | None = None,
+    ) -> Figures:
+        choice = self._choice
+        color, colors = self._colors()
+        measures = [f"{self._measure()} m"]
+        if choice.kind == "box":
+            assert choice.y is not None  # checked by `choose`
+            y = f"cast({name_in_sql(choice.y.name)} as double)"
+            quartiles = f"percentile_approx({y}, array(0.25, 0.5, 0.75)) q"
+            measures = [f"min({y}) m", f"max({y}) h", quartiles]
+        text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
+        text = f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
+        found = self._rows.query(f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}")
+        if step is not None:
+            labels, found = _times(found, choice.x, step)
+        return Figures(_marks(found), labels, colors, sql=text)
+
+
+def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...], pa.Table]:
+    """Number the groups of times in their order; return their labels and the table."""
+    times = found.column("g").combine_chunks()
+    order = pc.unique(times.drop_null())
+    order = order.take(pc.sort_indices(order))
+    if len(order) > MAX_GROUPS:
+        raise ArgumentError(
+            f"step={step!r} divides {column.name!r} into more than {MAX_GROUPS:,} parts",
+            hint=f"choose a longer step: {', '.join(STEPS[STEPS.index(step) + 1 :])}",
+        )
+    numbers = pc.fill_null(pc.index_in(times, order), NULL)
+    texts = [str(one) for one in cell_texts(order, column, _LABEL)]
+    width = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}[step]
+    numbered = found.set_column(0, "g", numbers.cast(pa.int64()))
+    return tuple(one[:width] for one in texts), numbered
+
+
+def _marks(found: pa.Table) -> tuple[Mark, ...]:
+    marks = []
+    for row in found.to_pylist():
+        ends = (row["m"], *row["q"], row["h"]) if row.get("q") else (row["m"],)
+        if row["n"] and all(one is not None for one in ends):
+            values = tuple(float(one) for one in ends)
+            marks.append(Mark(int(row["g"]), int(row["c"]), values, int(row["n"])))
+    return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color))))
+
+
+def last(index: int) -> tuple[bool, int]:
+    """Return the sort key of an index: groups first, then the others, then nulls."""
+    return index < 0 and index != BELOW, index

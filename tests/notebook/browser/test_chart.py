@@ -1,0 +1,144 @@
+"""Charts in a real JupyterLab: from the panel of an explorer and from code, live and saved."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.explored import cell, change_theme, column_of, explorer
+from tests.support.lab import close_notebook, load, notebook, open_notebook, run_all, save
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    "import odps_nb\nodps = odps_nb.connect()",
+    "odps.table('orders').read(partitions='ds=2024-01-02').explore()",
+    "odps.table('orders').read(partitions='ds=2024-01-02').chart('status', 'amount')",
+]
+EXPLORER, CHART = 0, 1
+
+
+@pytest.fixture(scope="module")
+def page(lab_page, jupyter):
+    jupyter.write("chart.ipynb", notebook(*CELLS))
+    open_notebook(lab_page, jupyter, "chart.ipynb")
+    run_all(lab_page)
+    expect(lab_page.locator(".odps-x-chart svg")).to_have_count(1)
+    expect(lab_page.locator(".odps-x-described:not(:empty)")).to_have_count(1)
+    return lab_page
+
+
+def draw(view, **choices):
+    """Choose in the panel, draw, and return the line below the choices."""
+    panel = view.locator(".odps-x-charts")
+    if panel.is_hidden():
+        view.get_by_role("button", name="Chart", exact=True).click()
+    for name, value in choices.items():
+        panel.get_by_label(name, exact=True).select_option(value)
+    panel.get_by_role("button", name="Draw").click()
+
+
+def tips(view):
+    """Return the values that the marks of a chart show under the mouse."""
+    return view.locator(".odps-x-chart rect > title").all_text_contents()
+
+
+def test_the_panel_draws_what_the_service_counts(page, odps):
+    view = explorer(page, EXPLORER)
+    draw(view, x="status")
+    note = view.locator(".odps-x-charts > .odps-x-muted")
+    expect(note).to_have_text("local.orders: rows by status · all rows")
+    query = "select status, count(*) n from orders where ds = '2024-01-02' group by status"
+    wanted = odps.sql(query).to_pandas()
+    assert sorted(tips(view)) == sorted(
+        f"status: {row.status}\nrows: {row.n:,}" for row in wanted.itertuples()
+    )
+
+
+def test_a_filter_of_the_explorer_holds_for_its_chart(page):
+    view = explorer(page, EXPLORER)
+    cell(view, -1, column_of(view, "status")).locator("g").nth(0).click()
+    expect(view.locator(".odps-x-chip")).to_have_count(1)
+    draw(view, x="status")
+    expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("that match the filter")
+    expect(view.locator(".odps-x-chart rect")).to_have_count(1)
+    view.locator(".odps-x-chip").click()
+    expect(view.locator(".odps-x-chip")).to_have_count(0)
+
+
+def test_choices_that_do_not_matter_are_hidden(page):
+    panel = explorer(page, EXPLORER).locator(".odps-x-charts")
+    expect(panel.get_by_label("aggregate")).to_be_hidden()
+    expect(panel.get_by_label("step")).to_be_hidden()
+    panel.get_by_label("x", exact=True).select_option("created")
+    expect(panel.get_by_label("step")).to_be_visible()
+    panel.get_by_label("y", exact=True).select_option("amount")
+    expect(panel.get_by_label("aggregate")).to_be_visible()
+    assert "photo" not in panel.get_by_label("x", exact=True).inner_text()
+    panel.get_by_label("y", exact=True).select_option("")
+
+
+def test_the_keyboard_alone_draws(page):
+    view = explorer(page, EXPLORER)
+    panel = view.locator(".odps-x-charts")
+    button = view.get_by_role("button", name="Chart", exact=True)
+    button.press("Enter")
+    expect(panel).to_be_hidden()
+    button.press("Enter")
+    expect(panel.get_by_label("x", exact=True)).to_be_focused()
+    page.keyboard.type("gift")
+    panel.get_by_role("button", name="Draw").press("Enter")
+    expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("rows by gift")
+
+
+def test_what_cannot_be_drawn_is_said_and_the_chart_stays(page):
+    view = explorer(page, EXPLORER)
+    draw(view, x="status", kind="scatter")
+    expect(view.locator(".odps-x-problem")).to_contain_text("needs a column of numbers")
+    expect(view.locator(".odps-x-chart svg")).to_have_count(1)
+    draw(view, x="status", kind="automatic")
+    expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("rows by status")
+
+
+def test_a_chart_from_code_has_tooltips_and_code_to_copy(page):
+    view = explorer(page, CHART)
+    assert any(
+        re.match(r"status: shipped\nsum of amount: [\d,.]+\nrows: ", one) for one in tips(view)
+    )
+    view.get_by_role("button", name="Copy code").click()
+    expect(view.get_by_role("button", name="Copied")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_labels_are_readable_in_dark_and_light(page, theme):
+    change_theme(page, theme)
+    script = """(one) => {
+        const light = (text) => {
+            const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
+                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const back = getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor;
+        const [a, b] = [getComputedStyle(one).fill, back].map(light);
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }"""
+    text = explorer(page, CHART).locator(".odps-x-chart text").first
+    assert text.evaluate(script) > 3.5
+
+
+def test_the_saved_notebook_keeps_the_pictures(page, jupyter):
+    save(page)
+    saved = json.loads((jupyter.folder / "chart.ipynb").read_text())
+    for number in (1, 2):
+        outputs = json.dumps(saved["cells"][number]["outputs"])
+        assert "data:image/svg+xml" in outputs
+        assert len(outputs) < 400_000
+    close_notebook(page, kernel=True)
+    load(page, jupyter, "chart.ipynb")
+    pictures = page.locator(".jp-OutputArea-child img[alt^='rows by'], img[alt^='sum of amount']")
+    expect(pictures).to_have_count(2, timeout=60_000)
+    for n in range(2):
+        expect(pictures.nth(n)).to_be_visible()
+        assert pictures.nth(n).evaluate("(one) => one.naturalWidth") > 0
+    close_notebook(page, kernel=True)

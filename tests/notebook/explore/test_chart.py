@@ -1,0 +1,276 @@
+"""Charts: what is drawn is what a full read of the same rows gives."""
+
+import datetime
+import re
+from decimal import Decimal
+from xml.etree import ElementTree
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.chart_axis import tick_labels, ticks
+from odps_nb.notebook.explore.chart_choice import AGGREGATES, KINDS
+
+COUNT = 400
+WORDS = ["red", "green", "blue", 'a "quoted" <b>', "", None]
+TYPES = (
+    "n bigint, price decimal(10,2), weight double, word string, is_new boolean, "
+    "day date, at datetime, sent timestamp, list array<bigint>, raw binary, ds string"
+)
+
+
+def frame():
+    """Rows with nulls, NaN, an infinity, and one price far from the others."""
+    begin = datetime.datetime(2024, 1, 30, tzinfo=datetime.UTC)
+    numbers = range(COUNT)
+    weights = [n / 7 for n in numbers]
+    weights[3:5] = [float("nan"), float("inf")]
+    return pa.table(
+        {
+            "n": [n % 9 if n % 50 else None for n in numbers],
+            "price": [Decimal(n % 100) / 4 if n != 7 else Decimal("9999999.25") for n in numbers],
+            "weight": weights,
+            "word": [WORDS[n % 6] if n % 2 else WORDS[0] for n in numbers],
+            "is_new": [n % 3 == 0 for n in numbers],
+            "day": [begin.date() + datetime.timedelta(days=n % 40) for n in numbers],
+            "at": [begin + datetime.timedelta(hours=n) for n in numbers],
+            "sent": [begin + datetime.timedelta(hours=7 * n) for n in numbers],
+            "list": [[n] for n in numbers],
+            "raw": [b"x"] * COUNT,
+            "ds": [f"d{n % 4}" for n in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table(odps):
+    made = odps.create_table("charted", TYPES)
+    made.write(frame())
+    yield made
+    odps.drop_table("charted")
+
+
+def shown(chart):
+    """Return the values by group, or by group and colour."""
+    found = chart.to_pandas()
+    return {
+        tuple(row[:-1]) if len(row) > 2 else row[0]: row[-1]
+        for row in found.itertuples(index=False)
+    }
+
+
+def expected(by, y=None, agg="size"):
+    data = frame().to_pandas()
+    grouped = data.groupby(by, dropna=False)
+    return grouped.size() if y is None else grouped[y].agg(agg).astype(float)
+
+
+def test_rows_are_counted_for_each_value_and_for_nulls(table):
+    found = shown(table.chart("word"))
+    counts = expected("word").to_dict()
+    names = {"": "(empty)"}
+    wanted = {names.get(k, "null" if pd.isna(k) else k): v for k, v in counts.items()}
+    assert found == wanted
+    assert next(iter(found)) == "red"  # the largest first
+    assert list(found)[-1] == "null"
+
+
+def test_values_beyond_the_largest_are_one_bar_of_their_own(table):
+    found = shown(table.chart("word", top=2))
+    counts = expected("word").sort_values(ascending=False)
+    kept = [one for one in counts.index if not pd.isna(one)][:1]
+    assert found["red"] == counts["red"]
+    assert kept == ["red"]
+    assert list(found)[-2:] == ["others", "null"]
+    assert sum(found.values()) == COUNT
+
+
+@pytest.mark.parametrize("agg", AGGREGATES)
+def test_each_aggregate_is_that_of_pandas(table, agg):
+    usual = {"distinct": "nunique"}.get(agg, agg)
+    wanted = expected("is_new", "weight" if agg == "count" else "price", usual)
+    y = "weight" if agg == "count" else "price"
+    found = shown(table.chart("is_new", y, agg=agg))
+    if agg == "count":  # NaN is a value of the service, and none of pandas
+        wanted = expected("is_new").astype(float)
+    # the median of decimals has their scale
+    assert found == pytest.approx({"false": wanted[False], "true": wanted[True]}, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("step", "frequency"), [("day", "D"), ("week", "W-SUN"), ("month", "M"), ("year", "Y")]
+)
+@pytest.mark.parametrize("column", ["day", "at", "sent"])
+def test_times_are_grouped_by_the_calendar(table, column, step, frequency):
+    found = shown(table.chart(column, step=step))
+    times = pd.to_datetime(frame().to_pandas()[column]).dt.tz_localize(None)
+    wanted = times.dt.to_period(frequency).dt.start_time.value_counts().sort_index()
+    width = {"month": 7, "year": 4}.get(step, 10)
+    assert found == {str(at)[:width]: count for at, count in wanted.items()}
+    assert list(found) == sorted(found)
+
+
+def test_the_shortest_step_with_few_groups_is_chosen(table):
+    assert "'hour'" in table.chart("at", kind="line").sql  # 400 hours
+    assert "'day'" in table.chart("at", kind="bar").sql
+    assert "'week'" in table.chart("sent", kind="bar").sql
+
+
+@pytest.mark.parametrize("column", ["price", "weight", "n"])
+def test_a_histogram_counts_each_row_once(table, column):
+    chart = table.chart(column, kind="histogram", bins=10)
+    found, labels = shown(chart), list(shown(chart))
+    values = frame().to_pandas()[column]
+    assert sum(found.values()) == COUNT
+    for label in labels:
+        ends = re.fullmatch(r"(\S+) – (\S+)", label)
+        if ends:
+            low, high = float(ends[1]), float(ends[2])
+            inside = values.astype(float)
+            is_last = label == [one for one in labels if "–" in one][-1]
+            high_end = inside <= high if is_last else inside < high
+            assert found[label] == ((inside >= low) & high_end).sum(), label
+
+
+def test_values_far_from_the_others_do_not_stretch_the_axis(table):
+    found = shown(table.chart("price", bins=10))
+    assert found["above"] == 1
+    assert "25" in list(found)[-2]
+
+
+def test_what_is_no_number_is_counted_apart(table):
+    found = shown(table.chart("weight", bins=10))
+    assert found["others"] == 2  # NaN and the infinity
+    assert "above" not in found
+
+
+def test_colours_divide_each_group(table):
+    chart = table.chart("ds", color="is_new", kind="bar")
+    wanted = frame().to_pandas().groupby(["ds", "is_new"]).size()
+    found = shown(chart)
+    assert found == {(ds, str(new).lower()): count for (ds, new), count in wanted.items()}
+
+
+def test_a_box_has_the_quartiles(table):
+    found = table.chart("is_new", "n", kind="box").to_pandas().set_index("is_new")
+    wanted = frame().to_pandas().groupby("is_new")["n"].describe()
+    for name, value in [("false", False), ("true", True)]:
+        row = found.loc[name]
+        assert row["min"] == wanted.loc[value, "min"]
+        assert row["max"] == wanted.loc[value, "max"]
+        assert row["median"] == pytest.approx(wanted.loc[value, "50%"], abs=1)
+
+
+def test_a_scatter_plot_shows_rows_of_the_table(table):
+    found = table.chart("n", "price", kind="scatter").to_pandas()
+    rows = set(frame().to_pandas()[["n", "price"]].dropna().astype(float).itertuples(index=False))
+    drawn = set(found.itertuples(index=False))
+    assert {tuple(one) for one in drawn} <= {tuple(one) for one in rows}
+    assert len(found) == COUNT - COUNT // 50
+
+
+def test_a_large_scatter_plot_says_that_it_is_a_sample(odps):
+    chart = (
+        odps.table("orders")
+        .read(partitions="ds=2024-01-01")
+        .chart("quantity", "weight", kind="scatter")
+    )
+    assert re.fullmatch(r"random sample of [\d,]+ of [\d,]+ rows", chart.note)
+    assert 500 < len(chart.to_pandas()) <= 1000
+
+
+def test_a_read_and_a_result_are_drawn_with_their_own_rows(table, odps):
+    wanted = (frame().to_pandas()["n"] < 5).sum()
+    assert sum(shown(table.read(where="n < 5").chart("ds")).values()) == wanted
+    result = odps.sql("select ds, n from charted where n < 5")
+    assert sum(shown(result.chart("ds")).values()) == wanted
+
+
+def test_the_query_of_a_chart_gives_its_values(table, odps):
+    chart = table.chart("ds", "price")
+    found = odps.sql(chart.sql).to_pandas()
+    assert sorted(found.m.astype(float)) == sorted(shown(chart).values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_code_draws_the_chart(table, odps, kind):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    options = {"box": ("is_new", "n"), "scatter": ("n", "price"), "histogram": ("price", None)}
+    exec(table.chart(*options.get(kind, ("ds", None)), kind=kind).code, {"odps": odps})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_picture_has_a_mark_with_its_values_for_each_group(table, kind):
+    options = {"box": ("word", "n"), "scatter": ("n", "price"), "histogram": ("price", None)}
+    chart = table.chart(*options.get(kind, ("word", None)), kind=kind)
+    root = ElementTree.fromstring(chart.to_svg())
+    space = "{http://www.w3.org/2000/svg}"
+    assert {one.tag.removeprefix(space) for one in root.iter()} <= {
+        *("svg", "title", "path", "rect", "circle", "g", "text")
+    }
+    tips = [one.text for one in root.iter(f"{space}title")]
+    assert len(tips) > len(chart.to_pandas())
+    if kind == "bar":
+        assert 'word: a "quoted" <b>\nrows: 67' in tips
+
+
+def test_a_hostile_value_stays_text(odps):
+    table = odps.create_table("charted_hostile", "word string, n bigint")
+    text = "</text></svg><script>x</script>\u202e&"
+    table.write(pa.table({"word": [text], "n": [1]}))
+    made = table.chart("word").to_svg()
+    assert "<script" not in made
+    assert "\u202e" not in made
+    ElementTree.fromstring(made)
+    odps.drop_table("charted_hostile")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": "wrod"}, "did you mean 'word'"),
+        ({"x": "list"}, "cannot be an axis"),
+        ({"x": "raw"}, "cannot be an axis"),
+        ({"x": "word", "y": "ds"}, "needs a column of numbers"),
+        ({"x": "word", "agg": "sum"}, "needs a column as y="),
+        ({"x": "word", "kind": "pie"}, "is not one of bar, line"),
+        ({"x": "word", "kind": "histogram"}, "a histogram counts"),
+        ({"x": "n", "kind": "box"}, "needs a column of numbers as y="),
+        ({"x": "word", "y": "n", "kind": "scatter"}, "numbers or times as x="),
+        ({"x": "word", "step": "day"}, "step= needs a column"),
+        ({"x": "day", "step": "hour"}, "step= is at least 'day'"),
+        ({"x": "word", "bins": 5}, "bins= needs a column of numbers"),
+        ({"x": "n", "bins": 1000}, "above the maximum of 200"),
+        ({"x": "word", "top": 0}, "top"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_what_to_do(table, arguments, message):
+    with pytest.raises(ArgumentError) as caught:
+        table.chart(**arguments)
+    assert message in f"{caught.value} {caught.value.hint}"
+
+
+def test_rows_of_no_table_are_refused(table):
+    with pytest.raises(ArgumentError, match="only whole tables"):
+        table.read(limit=5).chart("word")
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1), (0, 0.00012), (-7, 3), (0, 2_048_000), (-1e16, 1e16), (5, 5), (0, 999)],
+)
+def test_ticks_cover_the_range_in_few_round_steps(low, high):
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 8
+    assert found[0] <= low
+    assert found[-1] >= high
+    assert len(set(tick_labels(found))) == len(found)
+
+
+def test_tick_labels_share_a_unit():
+    assert tick_labels([0, 500_000, 1_000_000, 1_500_000]) == ["0", "500 k", "1,000 k", "1,500 k"]
+    assert tick_labels([0, 1e6, 2e6]) == ["0", "1 M", "2 M"]
+    assert tick_labels([0, 0.25, 0.5]) == ["0", "0.25", "0.50"]
