@@ -23,9 +23,14 @@ from odps_nb.schema import is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
-    from typing import Any as UnionDataset
-
     from odps_nb.access.scan import Scan
+
+    class UnionDataset:
+        """pyarrow's class, which has no types."""
+
+        def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
 else:
     from pyarrow.dataset import UnionDataset
 
@@ -73,7 +78,7 @@ def _refused(what: str, hint: str) -> _Refused:
     return refuse
 
 
-class TableDataset(UnionDataset):  # type: ignore[misc]  # pyarrow is untyped
+class TableDataset(UnionDataset):
     """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
     Each query opens one read session with only the columns and partitions it needs. The service
