@@ -137,7 +137,7 @@ def _outcomes(
 def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:
     """Divide ``[0, total)`` into at least ``at_least`` ranges of at most ``count`` items.
 
-    No range has a single item unless ``total`` is 1, because a single blob has no metadata.
+    Each range has two items or more unless ``total`` is 1: responses with one blob lack metadata.
     """
     number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
     edges = [total * n // number for n in range(number + 1)]

@@ -34,7 +34,7 @@ _PIECE = 1 << 20
 
 
 class Spool(CachedBlob):
-    """Bytes received from front to back, kept in memory, or in an unnamed file if they are many."""
+    """Bytes received in order, in memory or, above a limit, in an unnamed temporary file."""
 
     size: int
 

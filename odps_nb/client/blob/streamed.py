@@ -126,7 +126,7 @@ class StreamedBlob(PieceFile):
 
 
 class ReferenceRanges:
-    """Divides references into one range per request, by the mean size of the blobs so far.
+    """Divides references into ranges, one per request, sized by the mean blob size so far.
 
     The first ranges are short. No range has a single item, unless it is the only range.
 

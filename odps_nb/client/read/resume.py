@@ -145,7 +145,7 @@ class ResumableRowStream:
         return stripped(fitted, self._chars)
 
     def uncount(self, rows: int) -> None:
-        """Subtract rows that the filter dropped from the progress counts."""
+        """Reduce the progress counts by the number of rows that the filter dropped."""
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:

@@ -37,7 +37,7 @@ CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIM
 
 
 SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
-"""The system columns of change streams. The real service's name is known only for the first one."""
+"""The system columns of change streams. Only the first name is known to be the real service's."""
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:

@@ -1,7 +1,7 @@
 """Parses MaxCompute's functions, and rewrites those that differ in DuckDB.
 
-sqlglot supports Hive's functions. Calls of functions that only MaxCompute has (date units,
-``wm_concat``, ``to_char`` …) are replaced with calls of the macros ``mc_…`` in `macros`.
+sqlglot supports Hive's functions. Replaces calls to functions that only MaxCompute has (date units,
+``wm_concat``, ``to_char`` …) with calls to the ``mc_…`` macros in `macros`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def function_names() -> frozenset[str]:
 
 
 def translate_functions(query: Any) -> None:
-    """Replace calls of MaxCompute-specific functions with calls of macros, in place."""
+    """Replace calls to MaxCompute-specific functions with macro calls, in place."""
     _respell(query)
     for node in list(query.find_all(exp.Anonymous)):
         name, given = f"mc_{node.name.lower()}", node.expressions

@@ -161,7 +161,7 @@ class _Placing:
             self._clock.compute(node, node.this, "TIMESTAMP")
 
     def _call(self, node: Any) -> None:
-        """Convert instant arguments to the session's clock, and an instant result back."""
+        """Convert instants in arguments to the session's time zone, and a local result back."""
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]

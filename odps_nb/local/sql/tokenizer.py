@@ -31,7 +31,7 @@ _OWN_WORDS = """
 def _keywords() -> frozenset[str]:
     """Return the words that can start a SQL statement or clause, in upper case.
 
-    A word of a statement that is among them is probably not misspelt.
+    A word in this set is probably not a misspelling.
     """
     from sqlglot.dialects.hive import Hive
 

@@ -59,7 +59,7 @@ class Types:
         return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return the precision and scale of a DECIMAL, or of one that can hold an integer."""
+        """Return precision and scale of a DECIMAL; for an integer, of a DECIMAL that holds it."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))

@@ -38,7 +38,7 @@ _AAC_HERTZ: Final = (
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the minimum and maximum level of each column as data; 128 is silence."""
+    """Return facts, and the minimum and maximum level per waveform column; 128 is silence."""
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])
     if not len(levels) or not hertz:
