@@ -350,7 +350,7 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may prompt the user, so it is the last resort.
         stored = sources.from_keyring(name, account.get("access_id"))
-        if account.get("access_id") in (None, stored.get("access_id")):
+        if all(account.get(key) in (None, stored.get(key)) for key in ("access_id", "access_key")):
             account = Hidden({**stored, **account})
     return Hidden(merged | account)
 

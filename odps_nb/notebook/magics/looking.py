@@ -88,7 +88,7 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
 
     table = context.connection.table(args.table)
     if not table.schema.partition_columns:
-        raise ArgumentError(f"{table.name} has no partitions")
+        raise ArgumentError(f"{table.name} is not partitioned")
     asked = parse_partition(args.partition) or PartitionSpec()
     under = check_partition(asked, table.schema, table.name)
     rows = tuple(

@@ -129,6 +129,13 @@ def test_the_key_of_another_user_is_never_used(use, write):
     assert "keyring set" in caught.value.hint
 
 
+def test_a_key_is_not_combined_with_the_id_of_another_user(use, write):
+    drawer = use(Drawer())
+    drawer.set_password("odps_nb", "somebody", SECRET)
+    with pytest.raises(ConfigError, match="access_id is missing"):
+        Profile.resolve(environ={**os.environ, **PLACE}, access_key="of me")
+
+
 def test_a_keyring_is_opened_only_when_nothing_but_a_key_is_missing(use, write):
     drawer = use(Drawer(trouble=errors.KeyringLocked("locked")))
     whole = {**os.environ, **PLACE, "ODPS_ACCESS_ID": "me", "ODPS_ACCESS_KEY": "k"}
