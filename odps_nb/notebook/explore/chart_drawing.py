@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from odps_nb.errors import visible
 from odps_nb.notebook.explore.chart_axis import exact, shortened, tick_labels, ticks
 from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.chart_figures import ABOVE, BELOW, NULL, OTHERS, Figures, Mark, last
+from odps_nb.notebook.explore.chart_figures import (
+    ABOVE,
+    BELOW,
+    NULL,
+    OTHERS,
+    ChartMark,
+    Figures,
+    last,
+)
 
 WIDTH, HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
@@ -187,7 +195,7 @@ class _Drawing:
             top, bottom = sorted((self._y(begin + value), self._y(begin)))
             yield self._rect(mark, self._x(mark.group) - width / 2, top, width, bottom - top)
 
-    def _rect(self, mark: Mark, x: float, y: float, width: float, height: float) -> str:
+    def _rect(self, mark: ChartMark, x: float, y: float, width: float, height: float) -> str:
         fill = self._color(mark.color if self._choice.color is not None else 0)
         if mark.group < 0:
             fill = _NONE
@@ -223,7 +231,7 @@ class _Drawing:
             base |= {m.group: low[m.group] + m.values[0] for m in marks}
         yield from [*areas, *lines, *(self._dot(one) for one in self._marks if one.group < 0)]
 
-    def _dot(self, mark: Mark) -> str:
+    def _dot(self, mark: ChartMark) -> str:
         x, y = self._x(mark.group), self._y(mark.values[0])
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{_NONE}">{self._tip(mark)}</circle>'
 
@@ -249,7 +257,7 @@ class _Drawing:
                 f'fill="{stroke}" fill-opacity="0.25"/><path d="{path}"/></g>'
             )
 
-    def _tip(self, mark: Mark) -> str:
+    def _tip(self, mark: ChartMark) -> str:
         if not self._tips:
             return ""
         scale = self._figures.scale
@@ -282,7 +290,7 @@ def title(choice: ChartChoice) -> str:
     return f"{choice.measure} by {choice.x.name}{by}"
 
 
-def _slots(marks: Sequence[Mark], groups: int) -> dict[int, int]:
+def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
     """Return the slot of each group; groups without marks keep theirs, so that gaps are seen."""
     used = {mark.group for mark in marks}
     found = [BELOW] if BELOW in used else []

@@ -46,7 +46,7 @@ _AGGREGATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChartMark:
     """One bar, point or box: its group on the x axis, its colour, and its values.
 
     ``at`` is the position on a numeric or time axis, ``values`` has one number, or five for a box:
@@ -64,7 +64,7 @@ class Mark:
 class Figures:
     """The marks of a chart, with the labels of its groups and colours."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartMark, ...]
     groups: tuple[str, ...]
     colors: tuple[str, ...] = ()
     note: str = ""
@@ -200,7 +200,7 @@ class FigureQuery:
         scale = scale_of(choice.x, xs.type)
         assert scale is not None  # checked by `choose`
         marks = tuple(
-            Mark(0, c, (y,), 1, float(x))
+            ChartMark(0, c, (y,), 1, float(x))
             for x, y, c in zip(
                 scale.places(xs), ys.to_pylist(), found.column("c").to_pylist(), strict=True
             )
@@ -267,13 +267,13 @@ def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...],
     return tuple(one[:width] for one in texts), numbered
 
 
-def _marks(found: pa.Table) -> tuple[Mark, ...]:
+def _marks(found: pa.Table) -> tuple[ChartMark, ...]:
     marks = []
     for row in found.to_pylist():
         ends = (row["m"], *row["q"], row["h"]) if row.get("q") else (row["m"],)
         if row["n"] and all(one is not None for one in ends):
             values = tuple(float(one) for one in ends)
-            marks.append(Mark(int(row["g"]), int(row["c"]), values, int(row["n"])))
+            marks.append(ChartMark(int(row["g"]), int(row["c"]), values, int(row["n"])))
     return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color))))
 
 
