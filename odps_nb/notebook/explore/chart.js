@@ -27,7 +27,7 @@ function render({ model, el }) {
     title.textContent = message.title;
     note.textContent = message.note;
     code = message.code;
-    picture.replaceChildren(drawn(message.svg));
+    picture.replaceChildren(svgPicture(message.svg));
   }
   model.on("msg:custom", receive);
   const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));

@@ -69,7 +69,7 @@ function chartPanel(send) {
     code = message.code;
     copy.hidden = false;
     note.textContent = `${message.title} · ${message.note}${filtered ? " that match the filter" : ""}`;
-    picture.replaceChildren(drawn(message.svg));
+    picture.replaceChildren(svgPicture(message.svg));
   }
 
   function askCost(message) {

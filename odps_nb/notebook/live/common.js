@@ -31,12 +31,12 @@ function hidesTwin(model) {
 
 // Shows a picture that the kernel drew (explore/chart_drawing.py), whose marks have titles as tooltips. The
 // page's policy and the check below keep out everything that is not a shape or a text.
-const SHAPES = ["svg", "title", "path", "rect", "circle", "g", "text"];
-function drawn(text) {
+const SVG_PARTS = ["svg", "title", "path", "rect", "circle", "g", "text"];
+function svgPicture(text) {
   const made = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   for (const one of [made, ...made.querySelectorAll("*")]) {
     const active = [...one.attributes].some(({ name }) => /^on|href$/i.test(name));
-    if (active || !SHAPES.includes(one.localName)) return h("div", {}, "the chart is not valid");
+    if (active || !SVG_PARTS.includes(one.localName)) return h("div", {}, "the chart is not valid");
   }
   return document.importNode(made, true);
 }
