@@ -61,7 +61,7 @@ def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) 
     assert version == {"pyodps": older_pyodps.VERSION}
     there = sections(older_page.PART)
     classes["CrcStrippingStream"] = classes.pop("_CRCStrippingStream")
-    assert classes.keys() == there.keys() - {"What holds for all of them"}
+    assert classes.keys() == there.keys() - {"Common to all classes"}
     missing = {
         f"{kind}.{name}" for kind, names in classes.items() for name in {*names} - there[kind]
     }
@@ -85,12 +85,12 @@ def test_every_name_of_maxstorage_is_mapped() -> None:
 def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
     import odps_nb.stream_io as ours
 
-    row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not there)", re.MULTILINE)
+    row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not available)", re.MULTILINE)
     checked = 0
     for part in re.split(r"^### ", older_page.part(older_page.PART), flags=re.MULTILINE)[1:]:
         kind = getattr(ours, part.splitlines()[0], None)
         for name, verdict in row.findall(part):
-            assert hasattr(kind, name) == (verdict != "not there"), (kind, name)
+            assert hasattr(kind, name) == (verdict != "not available"), (kind, name)
             checked += 1
     assert checked > 30
 

@@ -131,7 +131,7 @@ def test_a_clock_that_is_wrong_is_found_whether_or_not_the_service_still_answers
         monkeypatch.setitem(defaults, "clock", lambda ahead=ahead: time.time() + ahead)
         check = by_name(examine(profile))[name]
         assert check.verdict == "bad"
-        assert "clock of this machine" in check.to_do
+        assert "this machine's clock" in check.to_do
 
 
 def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Finds nested BLOBs by paths like ``pages.element.image`` (section 3.11 of docs/protocol.md)."""
+"""Finds nested BLOBs by paths like ``pages.element.image`` (``docs/protocol.md`` section 3.11)."""
 
 from __future__ import annotations
 

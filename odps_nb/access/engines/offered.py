@@ -121,9 +121,10 @@ class ForEngines:
         ArgumentError
             The scan has ``limit`` or ``max_bytes``.
         """
+        scan = self._whole()._with_types("a Ray Dataset")
         data, blocks = require("ray.data"), require("ray.data.block")
         source: Any = data.Datasource
-        tasks = self._whole()._with_types("a Ray Dataset")._split_tasks()
+        tasks = scan._split_tasks()
 
         class OfferedRows(source):  # type: ignore[misc]
             """The splits of one read session."""

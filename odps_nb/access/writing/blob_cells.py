@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
 from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
+from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
@@ -115,6 +117,39 @@ def _misfit(
         row=row,
         hint=hint or "pass bytes, a pathlib.Path, a picture, a binary file or odps_nb.NewBlob",
     )
+
+
+def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
+    """Raise unless every BLOB leaf of an Arrow column is binary."""
+    _check_type(arrow, column.type, column.name)
+
+
+def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
+    if pt.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pt.is_null(arrow) or (odps.code is TypeCode.BLOB and is_reference(arrow)):
+        return
+    if isinstance(odps, ArrayType) and is_list(arrow):
+        _check_type(arrow.value_type, odps.element, f"{path}.element")
+    elif isinstance(odps, MapType) and pt.is_map(arrow):
+        _check_type(arrow.key_type, odps.key, f"{path}.key")
+        _check_type(arrow.item_type, odps.value, f"{path}.value")
+    elif isinstance(odps, StructType) and pt.is_struct(arrow):
+        types = {member.name: member.type for member in odps.fields}
+        for index in range(arrow.num_fields):
+            inner = arrow.field(index)
+            if inner.name in types:
+                _check_type(inner.type, types[inner.name], f"{path}.{inner.name}")
+    elif isinstance(odps, (ArrayType, MapType, StructType)) or (
+        odps.code is TypeCode.BLOB and not is_bytes(arrow)
+    ):
+        raise ConversionError(
+            f"{path}: Arrow {arrow} does not fit {format_type(odps)}",
+            column=path,
+            source_type=str(arrow),
+            target_type=format_type(odps),
+            hint="pass binary content; to copy blobs, pass a pandas column of odps.blob(reference)",
+        )
 
 
 def sizes_of(cells: Iterable[Any]) -> int | None:

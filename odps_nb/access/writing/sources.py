@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.blobs.paths import map_blobs
-from odps_nb.access.writing.blob_cells import cells_of, check_cells, sizes_of
+from odps_nb.access.writing.blob_cells import cells_of, check_cells, check_leaf_types, sizes_of
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
@@ -258,7 +258,10 @@ def _arrow_cells(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        given = cells_of(None if name is None else rows.column(name), rows.num_rows)
+        values = None if name is None else rows.column(name)
+        if values is not None and values.null_count < rows.num_rows:
+            check_leaf_types(values.type, column)
+        given = cells_of(values, rows.num_rows)
         cells[column.name] = _checked(given, column, target, first_row)
     return cells
 
@@ -333,27 +336,35 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
         yield Chunk(rows=len(part), plain=_one_batch(plain), cells=cells, first_row=row + start)
 
 
-def _stream_chunks(reader: pa.RecordBatchReader, target: Target, row: int = 0) -> Iterator[Chunk]:
+def _stream_chunks(
+    reader: pa.RecordBatchReader, target: Target, first_row: int = 0
+) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
     places = match_names(names, target.plain)  # raises before a row is read
+    return _read_chunks(reader, target, names, places, first_row)
 
-    def chunks(row: int) -> Iterator[Chunk]:
-        with reader:
-            for batch in reader:
-                step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
-                for start in range(0, batch.num_rows, step):
-                    part = _without_fixed(batch.slice(start, step), target)
-                    cells = _arrow_cells(part, target, row)
-                    plain = fit_batch(
-                        part.select(names),
-                        target.plain,
-                        places=places,
-                        first_row=row,
-                        conversions=target.conversions,
-                    )
-                    plain = with_partitions(plain, target, row)
-                    yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
-                    row += part.num_rows
 
-    return chunks(row)
+def _read_chunks(
+    reader: pa.RecordBatchReader,
+    target: Target,
+    names: list[str],
+    places: Sequence[int | None],
+    row: int,
+) -> Iterator[Chunk]:
+    with reader:
+        for batch in reader:
+            step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
+            for start in range(0, batch.num_rows, step):
+                part = _without_fixed(batch.slice(start, step), target)
+                cells = _arrow_cells(part, target, row)
+                plain = fit_batch(
+                    part.select(names),
+                    target.plain,
+                    places=places,
+                    first_row=row,
+                    conversions=target.conversions,
+                )
+                plain = with_partitions(plain, target, row)
+                yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
+                row += part.num_rows

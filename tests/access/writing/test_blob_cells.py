@@ -10,7 +10,7 @@ import pytest
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import blob_paths, find_blob_path, map_blobs, walk_blobs
-from odps_nb.access.writing.blob_cells import cells_of, check_cells, content_of
+from odps_nb.access.writing.blob_cells import check_cells, check_leaf_types, content_of
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import BlobReference, TableName
@@ -28,7 +28,7 @@ def column(text: str, *, nullable: bool = True) -> Column:
 
 
 def test_paths_name_every_leaf():
-    assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c.type, c.name)] == [
+    assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c)] == [
         "photo",
         "pages.element.b",
         "pages.element.m.value",
@@ -140,18 +140,25 @@ def test_long_content_is_not_in_the_error():
 
 
 @pytest.mark.parametrize(
-    ("cell", "arrow", "text"),
+    ("arrow", "text"),
     [
-        ("a", pa.string(), "blob"),
-        (1, pa.int64(), "blob"),
-        (["a"], pa.list_(pa.string()), "array<blob>"),
-        ({"b": "a"}, pa.struct([("b", pa.string())]), "struct<b:blob>"),
-        ([("k", "a")], pa.map_(pa.string(), pa.string()), "map<string,blob>"),
+        (pa.string(), "blob"),
+        (pa.int64(), "blob"),
+        (pa.list_(pa.string()), "array<blob>"),
+        (pa.binary(), "array<blob>"),
+        (pa.struct([("b", pa.string())]), "struct<b:blob>"),
+        (pa.map_(pa.string(), pa.string()), "map<string,blob>"),
     ],
 )
-def test_arrow_columns_of_another_type_are_refused(cell, arrow, text):
-    with pytest.raises(ConversionError, match=r"a blob must be bytes|cannot be the content"):
-        check_cells(cells_of(pa.array([cell], arrow), 1), column(text))
+def test_arrow_columns_of_another_type_are_refused_before_their_values(arrow, text):
+    with pytest.raises(ConversionError, match="does not fit"):
+        check_leaf_types(arrow, column(text))
+
+
+def test_arrow_columns_of_bytes_are_taken():
+    for arrow in (pa.binary(), pa.large_binary(), pa.null(), pa.dictionary(pa.int8(), pa.binary())):
+        check_leaf_types(arrow, column("blob"))
+    check_leaf_types(pa.list_(pa.struct([("n", pa.int32()), ("b", pa.binary())])), column(DEEP))
 
 
 # -- what it becomes ----------------------------------------------------------------------------

@@ -155,7 +155,10 @@ def tiff(bands, bits, sample_format=1, compression=1):
             tiff(6, 8),
             "not decoded here: Pillow does not decode TIFF with 6 bands, 8 bits per sample, raw",
         ),
-        (tiff(1, 64, 3), "not decoded here: Pillow does not decode TIFF of 1 band of 64 bits, raw"),
+        (
+            tiff(1, 64, 3),
+            "not decoded here: Pillow does not decode TIFF with 1 band, 64 bits per sample, raw",
+        ),
         (tiff(1, 8, 1, 34712), "compression 34712"),
         (b"\xff\xd8\xff\xf7\0\x0b\x08\0\x04\0\x04\x01\x01\x11\0" + bytes(40), "JPEG-LS"),
     ],

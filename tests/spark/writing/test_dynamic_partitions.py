@@ -193,7 +193,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
     )
     schema = StructType().add("id", LongType()).add("ds", StringType()).add("hour", LongType())
     made = OdpsWriter(settings, schema, overwrite=False)
-    opened = [WriteStream(odps._storage, made.session, str(n)) for n in range(2)]
+    opened = [WriteStream(odps._storage, made._task.session, str(n)) for n in range(2)]
     streams = [stream.start().close() for stream in opened]
     messages = [
         _Message(Written(stream=stream, partitions=(f"ds={n}",)))
@@ -202,6 +202,6 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
     with pytest.raises(ArgumentError, match="more than 1 partitions"):
         made.commit(messages)
     state = odps._storage.call(
-        GetWriteSession(table=made.session.table, session_id=made.session.session_id)
+        GetWriteSession(table=made._task.session.table, session_id=made._task.session.session_id)
     )
     assert state.status not in (SessionStatus.NORMAL.value, SessionStatus.COMMITTED.value)
