@@ -195,6 +195,6 @@ def _clock(date: str, now: float) -> Check:
         return Check("Clock", "optional", "the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
-        to_do = "set the clock of this machine: the service rejects a skew of 15 minutes"
+        to_do = "set this machine's clock: the service rejects a skew of 15 minutes"
         return Check("Clock", "bad", found, to_do)
     return Check("Clock", "ok", found)

@@ -124,7 +124,7 @@ def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> Ce
     if error.verify_code in _WRONG_NAME:
         hint = "use a host name that is in the certificate"
     elif error.verify_code in _WRONG_TIME:
-        hint = "check the clock of this machine, or renew the certificate"
+        hint = "check this machine's clock, or renew the certificate"
     else:
         hint = (
             "if you trust its issuer, save the issuer's certificate as a PEM file and set "

@@ -121,10 +121,9 @@ class ForEngines:
         ArgumentError
             The scan has ``limit`` or ``max_bytes``.
         """
-        scan = self._whole()._with_types("a Ray Dataset")
+        tasks = self._whole()._with_types("a Ray Dataset")._split_tasks()
         data, blocks = require("ray.data"), require("ray.data.block")
         source: Any = data.Datasource
-        tasks = scan._split_tasks()
 
         class OfferedRows(source):  # type: ignore[misc]
             """The splits of one read session."""

@@ -28,7 +28,7 @@ def column(text: str, *, nullable: bool = True) -> Column:
 
 
 def test_paths_name_every_leaf():
-    assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c)] == [
+    assert [".".join(path) for c in DOCUMENTS for path in blob_paths(c.type, c.name)] == [
         "photo",
         "pages.element.b",
         "pages.element.m.value",
