@@ -59,7 +59,7 @@ class FrameScanner:
 
         Each record's header JSON and checksum kind are appended to ``seen``.
         """
-        # Each line of this loop takes about a tenth of the time per 512-byte blob. So a header
+        # For 512-byte blobs, each line of this loop takes a tenth of the time. So a header
         # equal to the previous one is not parsed again, and the expected footer is compared as
         # bytes.
         records: list[BlobRecord] = []

@@ -165,7 +165,7 @@ class _Zstd(Decoder):
 
     def _is_inside_frame(self) -> bool:
         # The library cannot report this. So feed one more frame: it is decoded only at a boundary.
-        # Feed it in two parts, since libzstd decodes a whole frame even after half a frame header.
+        # Feed it in two parts: libzstd decodes a frame passed whole, even after half a header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:
             return b"".join(piece for part in parts for piece in self._decode(part)) != _PROBE

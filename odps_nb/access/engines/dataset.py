@@ -102,7 +102,7 @@ class TableDataset(UnionDataset):
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # Arrow's C++ code would open this missing file and report its name, which is a message.
+        # Arrow's C++ code would try to open this file, so its name is the message to show.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])

@@ -75,7 +75,7 @@ class DeliveredPrefix:
     def __init__(self) -> None:
         self.size: int = 0
         self._crc = self._seen = 0  # CRC of the delivered bytes, and CRC of those read again
-        self._left = 0  # delivered bytes that were not read again yet
+        self._left = 0  # delivered bytes not yet read again after a restart
 
     def add(self, data: bytes | memoryview) -> None:
         """Count bytes that are delivered to the caller."""

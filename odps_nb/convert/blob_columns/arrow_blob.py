@@ -31,7 +31,7 @@ class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> ArrowBlob:
-        """Return the type for this storage type, since polars stores text in another layout."""
+        """Return the type with this storage type; polars stores text in another layout."""
         return cls(storage_type)
 
     def to_pandas_dtype(self) -> Any:

@@ -40,7 +40,7 @@ def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
 
 
 class _Drawing:
-    """One chart while it is drawn."""
+    """The state of a chart that is being drawn."""
 
     def __init__(self, choice: ChartChoice, figures: Figures, *, tips: bool) -> None:
         self._choice, self._figures, self._tips = choice, figures, tips

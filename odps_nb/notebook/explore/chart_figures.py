@@ -278,5 +278,5 @@ def _marks(found: pa.Table) -> tuple[ChartMark, ...]:
 
 
 def last(index: int) -> tuple[bool, int]:
-    """Return the sort key of an index: groups first, then the others, then nulls."""
+    """Return a sort key that puts named groups first, then all others, then nulls."""
     return index < 0 and index != BELOW, index

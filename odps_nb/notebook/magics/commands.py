@@ -222,7 +222,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder or the value of the variable; the variable may contain a folder's path."""
+    """Return the folder that is named, directly or in a variable, or else the variable's value."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None

@@ -33,7 +33,7 @@ LAST: Final = 300  #: the fallback
 class Format:
     """A file format: its names, and the bytes that identify it."""
 
-    mime: str  #: Media type; ``data:`` URLs use only these constants.
+    mime: str  #: Media type; ``data:`` URLs use only this constant.
     label: str  #: Display name: ``PNG``, ``CSV``, ….
     _: KW_ONLY
     aliases: tuple[str, ...] = ()  #: Other media types used for the format.
