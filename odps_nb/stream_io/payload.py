@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from odps_nb.errors import StateError
 from odps_nb.stream_io.base import ByteReader, close_raw, read_into_new
 from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
@@ -131,10 +132,15 @@ class PayloadStream(ByteReader):
             return chunk
         if not hasattr(self._raw, "readinto"):
             data: bytes = self._raw.read(size)
+            if len(data) > size:  # would be decoded beyond the caller's buffer
+                raise StateError(
+                    f"the raw stream returned {len(data)} bytes; at most {size} were requested",
+                    hint="pass an object whose read(n) returns at most n bytes",
+                )
             return data
         if len(self._buffer) < size:
             self._buffer = memoryview(bytearray(size))
-        return self._buffer[: self._raw.readinto(self._buffer[:size]) or 0]
+        return self._buffer[: min(size, self._raw.readinto(self._buffer[:size]) or 0)]
 
     def _next(self) -> bytes:
         """Return the next piece of payload, empty at the end."""

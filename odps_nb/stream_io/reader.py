@@ -52,12 +52,12 @@ class StreamReader(ByteReader):
     @property
     def status(self) -> int | None:
         """HTTP status of the response; ``None`` if it has none. Sends the request if needed."""
-        return status_of(self._guarded(self._opened))
+        return status_of(self._opened())
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the response. Sends the request if needed."""
-        return getattr(self._guarded(self._opened), "headers", None) or {}
+        return getattr(self._opened(), "headers", None) or {}
 
     @property
     def request_id(self) -> str | None:
@@ -74,7 +74,7 @@ class StreamReader(ByteReader):
 
     def read1(self, size: int = -1) -> bytes:
         """Read once; return at most ``size`` bytes, or empty bytes at the end."""
-        self._guarded(self._opened)
+        self._opened()
         if not size:
             return b""
         wanted = size if size > 0 else _AT_ONCE
@@ -83,7 +83,7 @@ class StreamReader(ByteReader):
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill ``buffer``, or stop at the end of the body; return the number of bytes read."""
-        self._guarded(self._opened)
+        self._opened()
         if not hasattr(self._body, "readinto"):
             return super().readinto(buffer)
         view, done = memoryview(buffer).cast("B"), 0
@@ -94,8 +94,12 @@ class StreamReader(ByteReader):
         return done
 
     def _opened(self) -> Any:
+        self._check_usable()
         if self._answer is None and self._opener is not None:
-            self._answer = self._opener()
+            self._answer = self._opener()  # may be called again after an error
+        return self._guarded(self._checked)
+
+    def _checked(self) -> Any:
         answer = self._answer
         if self._body is None:
             self._body = answer if hasattr(answer, "read") else answer.raw

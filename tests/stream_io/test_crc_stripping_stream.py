@@ -200,6 +200,16 @@ def test_an_error_of_the_source_travels_on_and_leaves_the_stream_dead() -> None:
         stream.read(1)
 
 
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_source_that_gives_more_than_asked_for_is_refused(size: int) -> None:
+    class Generous(ReadOnly):
+        def read(self, size: int) -> bytes:
+            return encode_blocks(pattern(4 * size))
+
+    with pytest.raises(StateError, match="at most"):
+        CrcStrippingStream(Generous(b"")).read(size)
+
+
 def test_what_cannot_be_read_is_no_raw_stream() -> None:
     with pytest.raises(TypeError, match="read"):
         CrcStrippingStream(42)

@@ -153,6 +153,22 @@ def test_an_answer_of_requests_will_do() -> None:
         refused.close()
 
 
+def test_an_opener_that_fails_is_called_again() -> None:
+    answers = [ConnectionError("refused"), io.BytesIO(b"abc")]
+
+    def opener() -> io.BytesIO:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    reader = StreamReader(opener)
+    with pytest.raises(ConnectionError):
+        reader.read()
+    assert reader.get_status() == Status.RUNNING
+    assert reader.read() == b"abc"
+
+
 def test_an_opener_is_called_once_and_only_when_needed() -> None:
     calls = []
 

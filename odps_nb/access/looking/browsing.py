@@ -21,7 +21,7 @@ from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, ite
 from odps_nb.client.sql.definitions import quoted
 from odps_nb.client.sql.result import iter_result_rows
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError
+from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
@@ -416,6 +416,7 @@ class _Job:
 
     def __init__(self) -> None:
         self._result: Result | None = None
+        self._stopped = False
 
     def sort(
         self,
@@ -445,15 +446,24 @@ class _Job:
         settings: Mapping[str, str] | None = None,
     ) -> Result:
         chosen = {**(settings or {}), **_SORT_SETTINGS}
+        self._check()
         self._result = result = rows.connection.sql(
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
+            if self._stopped:  # since the check
+                result.cancel()
+            self._check()
             result.wait()
         finally:
             self._result = None
         return result
 
+    def _check(self) -> None:
+        if self._stopped:
+            raise CancelledError("the SQL job was cancelled")
+
     def stop(self) -> None:
+        self._stopped = True
         if self._result is not None:
             self._result.cancel()

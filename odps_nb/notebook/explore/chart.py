@@ -104,6 +104,8 @@ class Chart(LiveView):
             found[choice.color.name] = [group_name(m.color, figures.colors) for m in figures.marks]
         names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
         for n, name in enumerate(names):
+            while name in found:
+                name += "_"  # a column may have any name
             found[name] = [mark.values[n] for mark in figures.marks]
         frame: pd.DataFrame = pa.table(found).to_pandas()
         return frame

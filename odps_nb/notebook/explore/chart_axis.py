@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -10,9 +11,8 @@ _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return at most ``most`` round values that cover the range."""
-    if not math.isfinite(high - low) or high <= low:
-        low, high = (low, low + 1) if math.isfinite(low) else (0.0, 1.0)
-    width = (high - low) / (most - 2)
+    high = max(high, low + max(1.0, abs(low) * 1e-6)) if high <= low else high
+    width = max(high / (most - 2) - low / (most - 2), sys.float_info.min)
     unit = 10.0 ** math.floor(math.log10(width))
     step = next(unit * n for n in (1, 2, 2.5, 5, 10) if unit * n >= width * (1 - 1e-9))
     first = math.floor(low / step + 1e-9)
@@ -26,7 +26,8 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     scale, unit = next(((s, u) for s, u in _UNITS if size >= 2 * s), (1.0, ""))
     step = abs(values[1] - values[0]) / scale if len(values) > 1 else 1.0
     if step and (size >= 1e15 or size < 1e-4):
-        return [f"{one:.3g}" for one in values]
+        digits = min(17, max(3, math.ceil(math.log10(size / scale / step)) + 1))
+        return [f"{one:.{digits}g}" for one in values]
     digits = max(
         0, min(9, 1 - math.floor(math.log10(step) + 1e-9) if step < 1 else int(step % 1 > 0))
     )

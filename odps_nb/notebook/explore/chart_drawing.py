@@ -28,6 +28,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
 _TEXT, _GRID = "#7a7a7a", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
+_POINTS = 80  # a line with more points has small ones, and none in the static view
 _LETTER = 6.2  # width of a letter in a label
 
 
@@ -222,8 +223,8 @@ class _Drawing:
                     f'<path d="M{path}" fill="none" stroke="{stroke}" stroke-width="2" '
                     'stroke-linejoin="round"/>'
                 )
-            radius = 3 if len(tops) <= 80 else 1.5
-            for x, y, mark in tops:
+            radius = 3 if len(tops) <= _POINTS else 1.5
+            for x, y, mark in tops if self._tips or len(tops) <= _POINTS else ():
                 lines.append(
                     f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{stroke}">'
                     f"{self._tip(mark)}</circle>"

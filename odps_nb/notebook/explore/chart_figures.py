@@ -21,9 +21,10 @@ from odps_nb.notebook.explore.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.chart_choice import STEPS, ChartChoice, ChartStep
 from odps_nb.notebook.explore.scale import Scale, scale_of
 from odps_nb.schema import Column
+from odps_nb.terms import count_of
 
 MAX_COLORS = 7
-MAX_GROUPS = 2_000
+MAX_GROUPS = 1_000
 """Maximum number of groups along the x axis."""
 MAX_POINTS = 1_000
 """Maximum number of points of a scatter plot."""
@@ -34,6 +35,7 @@ FAR = 10
 """An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
 
 _LABEL = 200
+_FINITE = 1e300  # sums and axes of such values do not overflow
 _AGGREGATES = {
     "count": "count({})",
     "sum": "sum({})",
@@ -204,7 +206,7 @@ class FigureQuery:
             for x, y, c in zip(
                 scale.places(xs), ys.to_pylist(), found.column("c").to_pylist(), strict=True
             )
-            if math.isfinite(x) and math.isfinite(y)
+            if abs(x) <= _FINITE and abs(y) <= _FINITE
         )
         note = f"random sample of {len(marks):,} of {total:,} rows" if share else ""
         return Figures(marks, (), colors, note=note, sql=text, scale=scale)
@@ -247,7 +249,11 @@ class FigureQuery:
         found = self._rows.query(f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}")
         if step is not None:
             labels, found = _times(found, choice.x, step)
-        return Figures(_marks(found), labels, colors, sql=text)
+        marks, left = _marks(found)
+        note = (
+            f"all rows; {count_of(left, 'group')} without a finite value left out" if left else ""
+        )
+        return Figures(marks, labels, colors, note=note, sql=text)
 
 
 def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...], pa.Table]:
@@ -267,14 +273,18 @@ def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...],
     return tuple(one[:width] for one in texts), numbered
 
 
-def _marks(found: pa.Table) -> tuple[ChartMark, ...]:
-    marks = []
+def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
+    """Return the marks, and the number of groups whose values are NaN or infinite."""
+    marks, left = [], 0
     for row in found.to_pylist():
         ends = (row["m"], *row["q"], row["h"]) if row.get("q") else (row["m"],)
         if row["n"] and all(one is not None for one in ends):
             values = tuple(float(one) for one in ends)
-            marks.append(ChartMark(int(row["g"]), int(row["c"]), values, int(row["n"])))
-    return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color))))
+            if all(abs(one) <= _FINITE for one in values):
+                marks.append(ChartMark(int(row["g"]), int(row["c"]), values, int(row["n"])))
+            else:
+                left += 1
+    return tuple(sorted(marks, key=lambda one: (last(one.group), last(one.color)))), left
 
 
 def last(index: int) -> tuple[bool, int]:

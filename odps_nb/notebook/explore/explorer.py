@@ -145,6 +145,7 @@ class Explorer(LiveView):
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
+            self._chart = None  # of other rows
             if choice.order is not None:
                 text = "sorting with a SQL job on the service"
                 self._send({"kind": "busy", "task": "page", "text": text, "share": None})
@@ -196,8 +197,9 @@ class Explorer(LiveView):
                 return
             text = "drawing: a SQL job runs on the service"
             self._send({"kind": "busy", "task": "chart", "text": text, "share": None})
-            self._chart = chart = self.view.chart(choice, token)
+            chart = self.view.chart(choice, token)
             token.check()
+            self._chart = chart
             self._send(chart.message())
             if self._static is not None:
                 self._show_page(*self._static)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
@@ -116,6 +116,9 @@ def shown_bundle(shown: Shown) -> dict[str, str]:
     """Return a static view as ``text/html`` (at most `HTML_BYTES`) and ``text/plain``."""
     rows = min(ROWS, shown.page.count)
     html = _html(shown, rows)
+    if len(html.encode()) > HTML_BYTES and shown.chart is not None:
+        shown = replace(shown, chart=None)
+        html = _html(shown, rows)
     while len(html.encode()) > HTML_BYTES and rows > 1:
         rows //= 2
         html = _html(shown, rows)
@@ -171,7 +174,7 @@ def _html(shown: Shown, rows: int) -> Html:
     )
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
     box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
-    chart = () if shown.chart is None else (element("div", shown.chart.image()),)
+    chart = () if shown.chart is None else (element("div", shown.chart.title), shown.chart.image())
     return element("div", title, *chart, box, foot, style="padding:4px 0")
 
 

@@ -9,9 +9,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ArgumentError
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.chart_axis import tick_labels, ticks
-from odps_nb.notebook.explore.chart_choice import AGGREGATES, KINDS
+from odps_nb.notebook.explore.chart_choice import AGGREGATES, KINDS, choose
+from odps_nb.notebook.explore.chart_figures import FigureQuery
+from odps_nb.notebook.explore.view import RowView
 
 COUNT = 400
 WORDS = ["red", "green", "blue", 'a "quoted" <b>', "", None]
@@ -194,6 +198,42 @@ def test_the_query_of_a_chart_gives_its_values(table, odps):
     assert sorted(found.m.astype(float)) == sorted(shown(chart).values())
 
 
+def test_groups_without_a_finite_value_are_left_out_and_counted(odps):
+    query = "select 1 n, 1.5d d union all select 2, cast('NaN' as double) union all select 3, 1e309"
+    chart = odps.sql(query).chart("n", "d", agg="max")
+    assert shown(chart) == {"1": 1.5}
+    assert chart.note == "all rows; 2 groups without a finite value left out"
+
+
+def test_equal_large_values_have_an_axis(odps):
+    result = odps.sql("select 1 n, 100000000000000001L v")
+    assert shown(result.chart("n", "v", kind="line", agg="max")) == {"1": 1e17}
+
+
+def test_a_column_may_have_the_name_of_the_measure(odps):
+    found = odps.sql("select 'a' rows union all select 'b'").chart("rows").to_pandas()
+    assert found.columns.tolist() == ["rows", "rows_"]
+    assert sorted(found["rows"]) == ["a", "b"]
+
+
+def test_a_cancel_between_the_jobs_of_a_chart_ends_it(table):
+    rows = rows_of(table.read())
+    rows.query("select count(*) n from charted")
+    rows.stop()
+    with pytest.raises(CancelledError):
+        FigureQuery(rows, choose(rows.columns, "word"), None, None).figures()
+
+
+def test_a_large_chart_does_not_take_the_place_of_the_rows(table, monkeypatch):
+    view = RowView(rows_of(table.read()))
+    chart = table.chart("word")
+    monkeypatch.setattr(static, "HTML_BYTES", 20_000)
+    page = view.page(0)
+    with_chart = static.shown_bundle(static.Shown(view=view, page=page, chart=chart))
+    assert "data:image/svg+xml" not in with_chart["text/html"]
+    assert "<table" in with_chart["text/html"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_code_draws_the_chart(table, odps, kind):
     matplotlib = pytest.importorskip("matplotlib")
@@ -260,7 +300,17 @@ def test_rows_of_no_table_are_refused(table):
 
 @pytest.mark.parametrize(
     ("low", "high"),
-    [(0, 1), (0, 0.00012), (-7, 3), (0, 2_048_000), (-1e16, 1e16), (5, 5), (0, 999)],
+    [
+        (0, 1),
+        (0, 0.00012),
+        (-7, 3),
+        (0, 2_048_000),
+        (-1e16, 1e16),
+        (5, 5),
+        (0, 999),
+        (1e17, 1e17),
+        (-1e300, 1e300),
+    ],
 )
 def test_ticks_cover_the_range_in_few_round_steps(low, high):
     found = ticks(low, high)
