@@ -129,7 +129,7 @@ class RowForms(ABC):
         tracker: ProgressTracker | None,
         token: CancelToken | None,
     ) -> Generator[B, None, None]:
-        """Iterate over ``begin()``, and call it again if microseconds are needed.
+        """Iterate over ``begin()``; call it again if a time requires microseconds.
 
         The second call is possible only before the first item. Its warning is issued with its first
         item: if the second read fails, nothing was read in microseconds.

@@ -34,7 +34,7 @@ class Validator:
         self._nested = [place for place, kind in enumerate(types) if not _is_flat(kind)]
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Raise unless all values of a batch with this schema are within its buffers.
+        """Raise if a value of a batch with this schema lies outside the batch's buffers.
 
         Returns
         -------

@@ -344,7 +344,7 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     credentials = account.get("credentials")
     if credentials is not None and not isinstance(credentials, Account):
-        # A function replaces the keys, but not the application's key pair.
+        # A credentials function replaces the keys, but not the application's key pair.
         pairs = (Hidden((k, one[k]) for k in sources.APPLICATION if one.get(k)) for one in order)
         account = Hidden({**next(filter(None, pairs), {}), **account})
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):

@@ -90,7 +90,7 @@ def choices(node: Any) -> list[Any]:
 
 
 def looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield groups of values that ``IN (SELECT …)`` compares: a left value and a column."""
+    """For ``IN (SELECT …)``, yield each left value with the column that it is compared with."""
     if isinstance(node, exp.In) and node.args.get("query") is not None:
         given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         rows = [given, *branches(node.args["query"])]
