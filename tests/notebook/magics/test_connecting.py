@@ -120,7 +120,7 @@ def test_tables_say_more_than_names_and_partitions_are_listed(ip):
     assert [row[0] for row in run(ip, f"%odps partitions orders -p {found[1][0]}")] == [found[1][0]]
     with pytest.raises(ArgumentError, match="'dt' is not a partition column"):
         run(ip, "%odps partitions orders -p dt=1")
-    with pytest.raises(ArgumentError, match="no partitions"):
+    with pytest.raises(ArgumentError, match="is not partitioned"):
         run(ip, "%odps partitions media")
 
 
