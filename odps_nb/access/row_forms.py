@@ -342,7 +342,7 @@ class RowForms(ABC):
     ) -> Chart:
         """Return a chart of all rows, which the service groups and aggregates by SQL.
 
-        Runs one to three SQL jobs, each of which scans the rows. ``kind="scatter"`` shows a random
+        Runs one to four SQL jobs, each of which scans the rows. ``kind="scatter"`` shows a random
         sample of rows.
 
         Parameters

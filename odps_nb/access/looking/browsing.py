@@ -42,7 +42,7 @@ STEP_ROWS = 4_000
 """Number of result rows to read per request when filtering."""
 
 # Sorting scans the whole table, and the inner query may have its own ``order by``.
-_SORT_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
+JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
 _WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
@@ -208,6 +208,11 @@ class _ScanRows:
         text = f"from {quoted(plan.table)}"
         return text + (f" where {' and '.join(conditions)}" if conditions else "")
 
+    @property
+    def job_settings(self) -> dict[str, str]:
+        """The settings of SQL jobs over a `relation`."""
+        return dict(JOB_SETTINGS)
+
     def query(self, text: str) -> pa.Table:
         """Run a SQL job over a `relation` and return its few rows; `stop` cancels the job."""
         return self._job.run(self, text, shown=self._scan._plan.text).to_arrow(progress=False)
@@ -364,6 +369,10 @@ class _ResultRows:
         inner = self._result.sql.strip().rstrip(";")
         return f"from (\n{inner}\n) t" + (f" where {where}" if where else "")
 
+    @property
+    def job_settings(self) -> dict[str, str]:
+        return {**self._result.settings, **JOB_SETTINGS}
+
     def query(self, text: str) -> pa.Table:
         result = self._result
         job = self._job.run(self, text, shown=result._text, settings=result.settings)
@@ -445,7 +454,7 @@ class _Job:
         shown: TextOptions,
         settings: Mapping[str, str] | None = None,
     ) -> Result:
-        chosen = {**(settings or {}), **_SORT_SETTINGS}
+        chosen = {**(settings or {}), **JOB_SETTINGS}
         self._check()
         self._result = result = rows.connection.sql(
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False

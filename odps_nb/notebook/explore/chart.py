@@ -14,7 +14,14 @@ from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.chart_choice import ChartChoice, choose
 from odps_nb.notebook.explore.chart_drawing import HEIGHT, WIDTH, group_name, svg, title
-from odps_nb.notebook.explore.chart_figures import FigureQuery, Figures
+from odps_nb.notebook.explore.chart_figures import (
+    ABOVE,
+    BELOW,
+    NULL,
+    OTHERS,
+    FigureQuery,
+    Figures,
+)
 from odps_nb.notebook.live.twin import LiveView, in_kernel
 
 if TYPE_CHECKING:
@@ -27,7 +34,7 @@ _NO_WIDGET = "run the cell again for exact values under the mouse"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
-    """Return the chart of a read or a SQL result; runs one to three SQL jobs."""
+    """Return the chart of a read or a SQL result; runs one to four SQL jobs."""
     rows = rows_of(source)
     return chart_of(rows, choose(rows.columns, x, y, **options), None)
 
@@ -35,7 +42,8 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
 def chart_of(rows: Rows, choice: ChartChoice, where: str | None) -> Chart:
     """Return a chart of the rows that match a condition; ``rows.stop()`` cancels its jobs."""
     zone = rows.connection.profile.timezone
-    return Chart(rows.title, choice, FigureQuery(rows, choice, where, zone).figures())
+    figures = FigureQuery(rows, choice, where, zone).figures()
+    return Chart(rows.title, choice, figures, rows.job_settings)
 
 
 class Chart(LiveView):
@@ -47,8 +55,11 @@ class Chart(LiveView):
     _script = Path(__file__).with_name("chart.js")
     _task = "chart"
 
-    def __init__(self, source: str, choice: ChartChoice, figures: Figures) -> None:
+    def __init__(
+        self, source: str, choice: ChartChoice, figures: Figures, settings: Mapping[str, str]
+    ) -> None:
         self._source, self._choice, self._figures = source, choice, figures
+        self._settings = dict(settings)
         self._picture = svg(choice, figures)
         super().__init__()
 
@@ -71,7 +82,7 @@ class Chart(LiveView):
     def code(self) -> str:
         """Python code that runs the query and draws the chart with pandas and matplotlib."""
         choice, names = self._choice, dict(enumerate(self._figures.groups))
-        lines = [f"df = odps.sql({self.sql!r}).to_pandas()"]
+        lines = [f"df = odps.sql({self.sql!r}, settings={self._settings!r}).to_pandas()"]
         if choice.kind == "scatter":
             return "\n".join([*lines, 'df.plot.scatter("x", "y")'])
         if choice.kind == "box":
@@ -80,15 +91,19 @@ class Chart(LiveView):
             lines.append("import matplotlib.pyplot as plt")
             lines.append("plt.gca().bxp(boxes, showfliers=False)")
             return "\n".join(lines)
-        if not choice.is_time:
-            names |= {n: group_name(n, ()) for n in (-1, -2, -3, -4)}
-            lines.append(f"df['g'] = df['g'].map({names!r})")
+        lines.append("wide = df.pivot(index='g', columns='c', values='m')")
+        if not choice.is_time:  # in the order of the chart
+            names |= {n: group_name(n, ()) for n in (ABOVE, OTHERS, NULL)}
+            names = ({BELOW: "below"} | names) if choice.is_number else names
+            lines.append(f"names = {names!r}")
+            lines.append("wide = wide.reindex([g for g in names if g in wide.index])")
+            lines.append("wide = wide.rename(index=names)")
         if choice.color is not None:
-            colors = dict(enumerate(self._figures.colors)) | {-1: "null", -2: "others"}
-            lines.append(f"df['c'] = df['c'].map({colors!r})")
+            colors = dict(enumerate(self._figures.colors)) | {NULL: "null", OTHERS: "others"}
+            lines.append(f"wide = wide.rename(columns={colors!r})")
         kind = "bar" if choice.kind == "histogram" else choice.kind
-        stacked = ", stacked=True" if choice.color is not None and kind == "bar" else ""
-        lines.append(f"df.pivot(index='g', columns='c', values='m').plot(kind={kind!r}{stacked})")
+        stacked = f", stacked={choice.is_stacked}" if kind in ("bar", "area") else ""
+        lines.append(f"wide.plot(kind={kind!r}{stacked})")
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -50,6 +50,12 @@ class ChartChoice:
         return is_number(self.x)
 
     @property
+    def is_stacked(self) -> bool:
+        """Whether colours are stacked, as only counts and sums can be added up."""
+        is_sum = self.agg in ("count", "sum") and self.kind in ("bar", "histogram", "area")
+        return is_sum and self.color is not None
+
+    @property
     def measure(self) -> str:
         """The label of the y axis, such as ``sum of amount``."""
         if self.y is None:

@@ -47,7 +47,7 @@ class _Drawing:
         self._choice, self._figures, self._tips = choice, figures, tips
         self._marks = figures.marks
         self._slots = _slots(self._marks, len(figures.groups))
-        self._stacked = choice.color is not None and choice.kind in ("bar", "histogram", "area")
+        self._stacked = choice.is_stacked
         names = [self._group(group) for group in self._slots]
         self._widest = max(map(len, names), default=1) * _LETTER + 10
         self._tilted = self._widest > self._slot() and len(names) <= 24
@@ -187,14 +187,19 @@ class _Drawing:
 
     def _bars(self) -> Iterator[str]:
         gap = 0.0 if self._choice.kind == "histogram" else 0.15
-        width = max(0.5, self._slot() * (1 - gap) - (1 if self._slot() > 4 else 0))
+        colors = sorted({mark.color for mark in self._marks}, key=last)
+        beside = 1 if self._stacked else max(1, len(colors))
+        room = self._slot() * (1 - gap) / beside
+        width = max(0.5, room - (1 if room > 4 else 0))
         sums: dict[tuple[int, bool], float] = {}
         for mark in self._marks:
             value = mark.values[0]
             begin = sums.get((mark.group, value < 0), 0.0) if self._stacked else 0.0
             sums[mark.group, value < 0] = begin + value
             top, bottom = sorted((self._y(begin + value), self._y(begin)))
-            yield self._rect(mark, self._x(mark.group) - width / 2, top, width, bottom - top)
+            shift = 0.0 if beside == 1 else (colors.index(mark.color) - (beside - 1) / 2) * room
+            left = self._x(mark.group) + shift - width / 2
+            yield self._rect(mark, left, top, width, bottom - top)
 
     def _rect(self, mark: ChartMark, x: float, y: float, width: float, height: float) -> str:
         fill = self._color(mark.color if self._choice.color is not None else 0)

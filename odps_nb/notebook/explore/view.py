@@ -328,7 +328,7 @@ class RowView:
         """Return the service's estimate of the bytes that one job of a chart reads."""
         names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
         text = f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
-        cost = self.connection.sql_cost(text, settings={"odps.sql.allow.fullscan": "true"})
+        cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
         return cost.input_bytes or 0
 
     # -- closing --------------------------------------------------------------------------------

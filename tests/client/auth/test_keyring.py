@@ -131,7 +131,7 @@ def test_the_key_of_another_user_is_never_used(use, write):
 
 def test_a_key_is_not_combined_with_the_id_of_another_user(use, write):
     drawer = use(Drawer())
-    drawer.set_password("odps_nb", "somebody", SECRET)
+    drawer.set_password("odps_nb", "other", SECRET)
     with pytest.raises(ConfigError, match="access_id is missing"):
         Profile.resolve(environ={**os.environ, **PLACE}, access_key="of me")
 

@@ -5,6 +5,7 @@ import re
 from decimal import Decimal
 from xml.etree import ElementTree
 
+import matplotlib as mpl
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -236,8 +237,7 @@ def test_a_large_chart_does_not_take_the_place_of_the_rows(table, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_code_draws_the_chart(table, odps, kind):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("agg")
+    mpl.use("agg")
     options = {"box": ("is_new", "n"), "scatter": ("n", "price"), "histogram": ("price", None)}
     exec(table.chart(*options.get(kind, ("ds", None)), kind=kind).code, {"odps": odps})
 
@@ -255,6 +255,18 @@ def test_the_picture_has_a_mark_with_its_values_for_each_group(table, kind):
     assert len(tips) > len(chart.to_pandas())
     if kind == "bar":
         assert 'word: a "quoted" <b>\nrows: 67' in tips
+
+
+def test_only_counts_and_sums_are_stacked(table):
+    space = "{http://www.w3.org/2000/svg}"
+
+    def lefts(agg):
+        chart = table.chart("ds", "n", agg=agg, color="is_new")
+        marks = ElementTree.fromstring(chart.to_svg()).iter(f"{space}rect")
+        return {one.get("x") for one in marks if one.find(f"{space}title") is not None}
+
+    assert len(lefts("sum")) == 4
+    assert len(lefts("mean")) == 8
 
 
 def test_a_hostile_value_stays_text(odps):
