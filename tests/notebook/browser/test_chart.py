@@ -48,7 +48,7 @@ def test_a_filter_of_the_explorer_holds_for_its_chart(page):
     draw_chart(view, x="status")
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("that match the filter")
     expect(view.locator(".odps-x-chart rect")).to_have_count(1)
-    view.locator(".odps-x-chip").click()
+    view.get_by_label("remove the filter").click()
     expect(view.locator(".odps-x-chip")).to_have_count(0)
 
 
