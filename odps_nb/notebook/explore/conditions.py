@@ -1,4 +1,4 @@
-"""Builds ``where=`` conditions from a clicked bar or a search text."""
+"""Builds ``where=`` conditions from a clicked bar, a cell or a search text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import datetime
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pyarrow as pa
+
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.cells import kind_of
 from odps_nb.notebook.explore.profile import Bar
-from odps_nb.schema import Column
+from odps_nb.schema import Column, TypeCode
 
 _WHOLE_BOUND = 2**63
 
@@ -35,6 +37,19 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
 def null_condition(column: Column) -> str:
     """Return the condition that selects the rows where the column is null."""
     return f"{name_in_sql(column.name)} is null"
+
+
+def value_condition(
+    column: Column, value: pa.Scalar, timezone: str | None, *, negated: bool
+) -> str:
+    """Return the condition for rows with this value, or for all others, which include nulls."""
+    name = name_in_sql(column.name)
+    if not value.is_valid:
+        return f"{name} is not null" if negated else null_condition(column)
+    if pa.types.is_nested(value.type) or column.type.code is TypeCode.BLOB:
+        raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
+    text = f"{name} <> :v or {name} is null" if negated else f"{name} = :v"
+    return bind(text, {"v": value}, timezone=timezone or "UTC", target="where")
 
 
 def search_condition(columns: Sequence[Column], text: str) -> str:
