@@ -93,7 +93,9 @@ function kernelWatch(model, problem, ended) {
     timer = setTimeout(look, 1000);
   }
   function changed(_, status) {
-    if (!["restarting", "autorestarting", "terminating", "dead"].includes(status)) return;
+    if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) lost();
+  }
+  function lost() {
     gone = true;
     clearTimeout(timer);
     ended();
@@ -111,8 +113,10 @@ function kernelWatch(model, problem, ended) {
   function end() {
     clearTimeout(timer);
     kernel?.statusChanged.disconnect(changed);
+    kernel?.disposed.disconnect(lost);
   }
   kernel?.statusChanged.connect(changed);
+  kernel?.disposed.connect(lost); // shut down
   return { asked, heard, end };
 }
 

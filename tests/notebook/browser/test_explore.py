@@ -194,7 +194,8 @@ def test_cells_are_copied_as_a_spreadsheet_takes_them(page):
     cell(view, 0, 2).click(button="right")
     view.get_by_role("menuitem", name="Copy").click()
     expect(said).to_have_text("copied 3 cells")
-    assert page.evaluate(copied) == f"0\t{NASTY}\t-1234567"
+    nasty = NASTY.replace('"', '""')
+    assert page.evaluate(copied) == f'0\t"{nasty}"\t-1234567'
 
 
 def test_the_menu_of_a_cell_filters_by_its_value(page):

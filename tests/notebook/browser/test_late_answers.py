@@ -18,9 +18,8 @@ pytestmark = pytest.mark.browser
 RENDER = """async (script) => {
   const module = await import("data:text/javascript;base64," + script);
   window.sent = [];
-  const kernel = window.kernel = {status: "idle", statusChanged: {
+  const kernel = window.kernel = {status: "idle", disposed: {connect: () => {}}, statusChanged: {
     connect: (tell) => (kernel.change = (status) => tell(kernel, kernel.status = status)),
-    disconnect: () => {},
   }};
   const model = {get: () => "", on: (_, tell) => (window.tell = tell), off: () => {},
                  widget_manager: {kernel}, send: (message) => window.sent.push(message)};
