@@ -84,7 +84,7 @@ def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> 
     page.evaluate("() => (window.kernel.status = 'busy')")
     page.clock.run_for(1000)
     expect(said).to_have_text(re.compile("^the kernel is busy"))
-    tell(page, sent(page), order="row")
+    tell(page, order="row")
     expect(said).to_have_text("")
     page.evaluate("() => window.kernel.change('restarting')")
     expect(said).to_have_text(re.compile("run the cell again$"))
