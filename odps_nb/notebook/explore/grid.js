@@ -116,7 +116,6 @@ function gridPanel(view) {
       {
         role: "grid",
         "aria-label": `rows of ${table.title}`,
-        "aria-rowcount": page.total === null ? -1 : page.total + 2,
         "aria-colcount": table.all_columns + 1,
         "aria-multiselectable": "true",
         onkeydown: keys,
@@ -128,6 +127,7 @@ function gridPanel(view) {
       h("thead", { role: "rowgroup" }, names, profiles),
       body
     );
+    setTotal(page.total);
     for (const row of grid.rows) columns.arrange(row);
     box.replaceChildren(grid);
     if (!page.count) box.append(h("div", { class: "odps-x-muted odps-x-none" }, "no rows"));
@@ -137,6 +137,8 @@ function gridPanel(view) {
     anchor = focus;
     place(moves);
   }
+
+  const setTotal = (total) => grid.setAttribute("aria-rowcount", total === null ? -1 : total + 2);
 
   function showProfiles() {
     if (!grid) return;
@@ -384,7 +386,8 @@ function gridPanel(view) {
   }
 
   return {
-    ...{ box, menu, columns, setTable, show, showProfiles, showBlobs, copied, place },
+    ...{ box, menu, columns, setTable, show, setTotal, showProfiles, showBlobs, copied, place },
+    column: () => focus.column,
     end: () => (visible.disconnect(), columns.end()),
   };
 }

@@ -61,10 +61,10 @@ def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, col
     n, values = written.schema.get_field_index(column), written[column].to_pylist()
     for row in (0, 40, 140):
         equal = [one for one, value in enumerate(values) if value == values[row]]
-        view.choose(view.value(row, n, negated=False))
+        view.choose(view.value(row, n, exclude=False))
         assert all_ids(view) == equal, view.where
         view.choose(Choice())
-        view.choose(view.value(row, n, negated=True))
+        view.choose(view.value(row, n, exclude=True))
         assert all_ids(view) == [one for one in range(ROWS) if one not in equal], view.where
         view.choose(Choice())
 
@@ -72,21 +72,21 @@ def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, col
 def test_a_cell_of_a_filtered_view_is_a_cell_of_the_shown_rows(view):
     view.choose(Choice(conditions=("flag",)))
     assert view.page(0).columns[0][44] == "220"
-    view.choose(view.value(44, 0, negated=False))
+    view.choose(view.value(44, 0, exclude=False))
     assert (view.where, all_ids(view)) == ("(flag) and (id = 220)", [220])
-    again = view.value(0, 0, negated=False)
+    again = view.value(0, 0, exclude=False)
     assert again == view.choice  # the same condition is not added twice
 
 
 def test_values_that_no_condition_can_express_are_rejected(view, odps):
-    for negated in (False, True):
+    for exclude in (False, True):
         with pytest.raises(ArgumentError, match="tags"):
-            view.value(0, 8, negated=negated)
+            view.value(0, 8, exclude=exclude)
     with pytest.raises(ArgumentError, match="no row"):
-        view.value(ROWS, 0, negated=False)
+        view.value(ROWS, 0, exclude=False)
     media = RowView(rows_of(odps.table("media").read()))
     with pytest.raises(ArgumentError, match="content"):
-        media.value(0, 3, negated=False)
+        media.value(0, 3, exclude=False)
     media.close()
 
 
@@ -97,7 +97,7 @@ def test_every_cell_of_every_type_selects_its_own_row_or_is_rejected(odps):
     for n in range(len(view.columns)):
         for row in range(shown.count):
             try:
-                view.choose(view.value(row, n, negated=False))
+                view.choose(view.value(row, n, exclude=False))
             except ArgumentError:
                 continue  # SQL cannot write it
             same = shown.columns[n].count(shown.columns[n][row])
