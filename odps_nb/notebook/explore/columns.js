@@ -37,7 +37,7 @@ function columnLayout({ box, redraw, jump }) {
     for (const n of shown().filter((one) => pinned.has(one))) {
       const width = head(n) ? head(n).offsetWidth : 0;
       if (left + width > 0.7 * box.clientWidth) break; // the other columns need room, too
-      made.push(rule(n, `position: sticky; left: ${left}px; z-index: 1; background: var(--x-back)`));
+      made.push(rule(n, `position: sticky; left: ${left}px; z-index: 1; background: var(--x-back); box-shadow: inset -1px 0 var(--x-line)`));
       left += width;
     }
     rules.textContent = made.join("\n");
