@@ -175,7 +175,7 @@ class RandomParts:
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
         self._random, self._sample = random.Random(seed), sample
-        count = SAMPLE_RANGES if total <= sample else min(SAMPLE_RANGES, max(1, sample // 500))
+        count = min(SAMPLE_RANGES, max(1, min(total, sample) // 500))
         bounds = [total * n // count for n in range(count + 1)]
         self._step = max(1, -(-total // count) if total <= sample else sample // count)
         self._least = max(1, self._step // 8)
