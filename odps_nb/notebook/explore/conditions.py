@@ -19,6 +19,7 @@ from odps_nb.notebook.explore.profile import LABEL, Bar
 from odps_nb.notebook.explore.scale import scale_of
 from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
+from odps_nb.wire.type_text import format_type
 
 _WHOLE_BOUND = 2**63
 _LISTED = 3
@@ -78,7 +79,7 @@ def make_condition(
     if op not in operations(column):
         offered = ", ".join(operations(column))
         raise ArgumentError(
-            f"{column.name!r} has type {column.type}, which has no condition {op!r}",
+            f"{column.name!r} has type {format_type(column.type)}, which has no condition {op!r}",
             hint=f"use one of: {offered}",
         )
     _check(op, values, timezone)

@@ -324,7 +324,7 @@ function render({ model, el }) {
       drawn.append(both);
     });
     if (found.bars.length) cell.append(drawn);
-    const [top] = found.bars;
+    const [top] = [...found.bars].sort((one, other) => other[1] - one[1]);
     const onLine = found.is_range || column.number;
     const ends = h("div", { class: "odps-x-ends" });
     if (onLine && found.least) ends.append(`${found.least} – ${found.greatest}`);
