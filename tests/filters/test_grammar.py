@@ -174,7 +174,7 @@ def test_times_are_read_where_the_connection_says():
         ("cast(id as decimal(1,2,3)) = 1", "the size of a DECIMAL is invalid", "decimal(10,2)"),
         ("cast('1' as decimal(77,2)) = m", "DECIMAL(77,2) is invalid", "from 1 to 76"),
         ("cast('1' as decimal(3,5)) = m", "DECIMAL(3,5) is invalid", "from 1 to 76"),
-        ("year() = 1", "a function has no argument", "year(column)"),
+        ("year() = 1", "a function call lacks an argument", "year(column)"),
         ("map('a') = 1", "all its arguments", "after WHERE"),
         ("regexp_replace(s, 'a') = 'b'", "REGEXP_REPLACE(…) is not supported", "odps.sql"),
         ("id in ()", "has no list of values", "column in (1, 2)"),
