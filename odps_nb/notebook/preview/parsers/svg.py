@@ -77,13 +77,13 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         raise UnshowableError(f"not XML: {error}") from None
     drawn = _Count(reader).of_document()
     if drawn > MAX_DRAWN:
-        raise UnshowableError(f"draws more than {MAX_DRAWN:,} shapes: shown as source")
+        raise UnshowableError(f"shown as source, because it draws more than {MAX_DRAWN:,} shapes")
     return {"drawn": drawn}, b""
 
 
 def _refusal(what: str) -> UnshowableError:
     """Return the error for an unsupported feature."""
-    return UnshowableError(f"has {what}: shown as source")
+    return UnshowableError(f"shown as source, because it contains {what}")
 
 
 class _Reader:
