@@ -44,7 +44,6 @@ _TEXTS = """
 For {right} of {all} samples of chardet ({share:.0%}), in {encodings} encodings, `to_text` detects
 the encoding and returns the same text as with the encoding in the name of the sample's folder.
 {rest}
-
 """
 _MEMORY = """
 ## Memory of malicious files
