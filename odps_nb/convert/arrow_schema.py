@@ -301,7 +301,7 @@ def _fit_columns(
     if found:
         seen: Counter[str] = Counter()
 
-        def order(one: Misfit) -> int:  # each column's first problem first, to show every column
+        def order(one: Misfit) -> int:  # begin with the first problem of every column
             seen[one.column] += 1
             return seen[one.column]
 

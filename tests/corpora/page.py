@@ -127,7 +127,7 @@ def is_wrong(file: dict[str, Any]) -> bool:
 def _reason(said: str) -> str:
     """Return the reason in what a tile says, without numbers, which differ."""
     reason = said.split(" · ")[-1].split("; ")[0]
-    return re.sub(r"\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
+    return re.sub(r"\b\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
 
 
 def _of_texts(texts: dict[str, list[int]]) -> str:

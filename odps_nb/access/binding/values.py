@@ -203,7 +203,7 @@ def _of_others(value: object) -> object:
         import pyarrow as pa
 
         if hasattr(value, "columns") or hasattr(value, "schema"):
-            return _UNKNOWN  # more than one column
+            return _UNKNOWN  # data with several columns
         try:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:
