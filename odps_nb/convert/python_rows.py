@@ -203,7 +203,7 @@ def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
         row=row,
         hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
-        else f"its columns are: {listed}",
+        else f"use its columns: {listed}",
     )
 
 
