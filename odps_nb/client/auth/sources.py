@@ -101,7 +101,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r} in {path}",
             option="profile",
-            hint=_did_you_mean(name, names) + f"use a profile of this file: {known}",
+            hint=_did_you_mean(name, names) + f"the file has these profiles: {known}",
         )
     return name, _checked(name, hidden(document[name]), path)
 
