@@ -91,7 +91,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (400, "StatusConflict", ConflictError, "begin a new session"),
         (400, "DataUnderReplication", ConflictError, "try again later"),
         (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
-        (405, "MethodNotAllowed", InvalidRequestError, "read a view with odps.sql"),
+        (405, "MethodNotAllowed", InvalidRequestError, "use odps.sql"),
         (429, "FlowExceeded", ThrottledError, "wait"),
         (429, "SomethingNew", ThrottledError, "wait"),
         (500, "InternalServerError", ServerFaultError, "try again"),
