@@ -83,7 +83,7 @@ def _listed(values: Any) -> list[PlainValue]:
     if count > MAX_VALUES:
         raise ArgumentError(
             f"{count:,} values cannot be bound; the maximum is {MAX_VALUES:,}",
-            hint="write them to a table and join it",
+            hint="write the values to a table, and join that table",
         )
     found: list[PlainValue] = []
     for one in values:
