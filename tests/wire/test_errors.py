@@ -86,7 +86,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (404, "NoSuchSession", SessionExpiredError, "read again for a new snapshot"),
         (400, "StreamSessionNotFound", SessionExpiredError, "read again"),
         (409, "InvalidState", ConflictError, "committed or aborted"),
-        (409, "RowOffsetConflict", ConflictError, "other writers"),
+        (409, "RowOffsetConflict", ConflictError, "another writer"),
         (409, "SomethingNew", ConflictError, "check the state"),
         (400, "StatusConflict", ConflictError, "begin a new session"),
         (400, "DataUnderReplication", ConflictError, "try again later"),
