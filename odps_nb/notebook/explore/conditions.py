@@ -9,27 +9,47 @@ from contextlib import suppress
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.bars import Bar
 from odps_nb.notebook.explore.cells import kind_of
-from odps_nb.notebook.explore.profile import Bar
 from odps_nb.schema import Column
 
 _WHOLE_BOUND = 2**63
+_LARGEST = "1.7976931348623157e308"  # also of a FLOAT, which is compared as a DOUBLE
 
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
     """Return the condition that selects the rows counted in a bar."""
     name = name_in_sql(column.name)
-    if bar.low is None:
+    if bar.is_beside:
+        text, values = _beside(column, bar)
+    elif bar.low is None:
         if bar.value is None:
             raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
         text, values = f"{name} = :v", {"v": bar.value}
-    elif isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
+    elif isinstance(bar.low, int) and bar.high - bar.low == 1 and not bar.last:
         text, values = f"{name} = :v", {"v": bar.low}
     else:
         high = "<=" if bar.last else "<"
         text = f"{name} >= :low and {name} {high} :high"
         values = {"low": bar.low, "high": bar.high}
     return bind(text, values, timezone=timezone or "UTC", target="where")
+
+
+def _beside(column: Column, bar: Bar) -> tuple[str, dict[str, object]]:
+    """Return the condition for a group beside the bars, which does not depend on NaN's order."""
+    name = name_in_sql(column.name)
+    finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
+    if bar.low is not None:
+        text, values = f"{name} > :v", {"v": bar.low}
+    elif bar.high is not None:
+        text, values = f"{name} < :v", {"v": bar.high}
+    elif bar.others:
+        if None in bar.others:
+            raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
+        text, values = f"{name} not in :v", {"v": list(bar.others)}
+    else:
+        return f"not ({finite})", {}
+    return f"{text} and {finite}" if kind_of(column) in ("FLOAT", "DOUBLE") else text, values
 
 
 def null_condition(column: Column) -> str:

@@ -151,12 +151,12 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             "words": text,
             "rows": 2,
             "nulls": 1,
-            "distinct": 2,
-            "more_distinct": False,
-            "least": text,
-            "greatest": text,
-            "is_range": True,
-            "bars": [[text, 1], [text, 1]],
+            "ends": [text, text],
+            "facts": [[text, text]],
+            "is_line": True,
+            "is_log": True,
+            "bars": [[text, 1, 0.5], [text, 1, None]],
+            "beside": [1],
         }
         tell(page, kind="profile", label=text, whole=False, columns=[described, described])
         tell(page, kind="blobs", start=0, cells=[[0, 1, text, text]])
