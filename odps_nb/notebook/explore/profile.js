@@ -100,7 +100,7 @@ function columnProfiles({ filter, open }) {
     const click = (event) => filter(n, bar, event.shiftKey);
     return h(
       "button",
-      { class: "odps-x-row", title: tip([label, rows, whole]), onclick: click },
+      { class: "odps-x-row", title: `${tip([label, rows, whole])}\nshow only these rows; with Shift, all others`, onclick: click },
       ...fills,
       h("bdi", {}, label || "(empty)"),
       h("span", {}, `${count(rows)} · ${percent(rows, found.rows)}`)

@@ -92,6 +92,7 @@ class TableProfile:
     rows: int
     total: int | None
     label: str
+    is_random: bool = False
 
 
 class Profiler:
@@ -339,6 +340,8 @@ def sample_label(rows: int, total: int | None, *, random: bool) -> str:
     """Describe which rows were profiled, e.g. ``sample of 64,000 of 2,048,000 rows``."""
     if total is not None and rows >= total:
         return f"all {total:,} rows" if total != 1 else "the only row"
-    if random and total is not None:
-        return f"sample of {rows:,} of {total:,} rows"
+    if random:
+        return (
+            f"sample of {rows:,} rows" if total is None else f"sample of {rows:,} of {total:,} rows"
+        )
     return f"the first {rows:,} rows"

@@ -194,7 +194,7 @@ def divides(columns, table, profile, of):
     clicked = 0
     for bar in found.bars:
         try:
-            where = bar_condition(column, bar, "UTC")
+            where = bar_condition(column, bar, "UTC").where
         except ArgumentError:
             continue  # SQL has no literal for the value
         rows = sum(RowFilter.parse(where, schema).apply(one).num_rows for one in batch)
@@ -247,7 +247,7 @@ def test_the_conditions_of_bars_mean_the_same_in_a_read_and_in_sql(odps, new_nam
     for n, found in enumerate(view.describe().columns):
         assert sum(bar.count for bar in found.bars) + found.nulls == found.rows == longest
         for bar in found.bars:
-            wanted.append(bar_condition(view.columns[n], bar, view.timezone))
+            wanted.append(bar_condition(view.columns[n], bar, view.timezone).where)
             counts.append(bar.count)
     sums = [f"count(case when {one} then 1 end) n{n}" for n, one in enumerate(wanted)]
     found = odps.sql(f"select {', '.join(sums)} from {name}").to_arrow(progress=False)

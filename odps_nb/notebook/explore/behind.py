@@ -1,0 +1,44 @@
+"""Places the bars of all rows behind those of the rows that match a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from odps_nb.notebook.explore.bars import Bar
+from odps_nb.notebook.explore.profile import TOP_VALUES, ColumnProfile
+
+
+def with_whole(
+    found: Sequence[ColumnProfile], whole: Sequence[ColumnProfile]
+) -> tuple[ColumnProfile, ...]:
+    """Return the profiles of filtered rows with `Bar.whole` from those of the unfiltered rows.
+
+    If the unfiltered rows have few values, each of them keeps its bar, though it may be empty.
+    """
+    return tuple(map(_beside, found, whole))
+
+
+def _beside(found: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
+    if found.is_range != whole.is_range or not whole.bars:
+        return found
+    scale = found.rows / max(1, whole.rows)
+    counts = {_key(bar): bar.count * scale for bar in whole.bars}
+    is_complete = not whole.is_estimated and (whole.distinct or 0) <= TOP_VALUES
+    if found.is_range or not is_complete:
+        return replace(found, bars=tuple(_of(bar, counts.get(_key(bar))) for bar in found.bars))
+    matched = {_key(bar): bar for bar in found.bars}
+    kept = [_of(matched.pop(_key(bar), _empty(bar)), counts[_key(bar)]) for bar in whole.bars]
+    return replace(found, bars=(*kept, *(_of(bar, 0.0) for bar in matched.values())))
+
+
+def _key(bar: Bar) -> tuple[str, object]:
+    return bar.label, None if bar.is_beside else bar.value
+
+
+def _empty(bar: Bar) -> Bar:
+    return replace(bar, count=0)
+
+
+def _of(bar: Bar, whole: float | None) -> Bar:
+    return replace(bar, whole=whole)
