@@ -180,7 +180,7 @@ def _times(arrow: pa.DataType) -> Scale:
         return moment.replace(tzinfo=zone)
 
     def back(ticks: Decimal | float) -> datetime.datetime:
-        micros = int(ticks) * 10**6 // per_second
+        micros = math.floor(Decimal(ticks) * 10**6 / per_second)
         moment = _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
         return moment.replace(tzinfo=zone)
 

@@ -177,6 +177,9 @@ def test_the_rows_without_the_filter_are_grey_bars_behind_those_of_the_filter(pa
         assert in_browser(page, rects, told) == heights
     spoken = in_browser(page, f"{cell}.getAttribute('aria-label')", told)
     assert spoken == "profile of x: 0 to 9, 5 c"
+    ends = f"{cell}.querySelector('.odps-x-ends').textContent"
+    assert in_browser(page, ends, told) == "0 – 9"
+    assert in_browser(page, ends, told | {"is_line": False}) == "b 50 %"
 
 
 @pytest.mark.usefixtures("stalled")

@@ -22,15 +22,16 @@ from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.type_text import format_type, parse_type
 
-SAMPLE = 40_000
+SAMPLE, ROWS = 20_000, 100_000
 DAY = datetime.date(2024, 1, 1)
 
 
 @pytest.fixture(scope="module")
 def orders(odps):
-    """The last day of `orders`, whose last rows are extremes, and its columns."""
+    """The columns of `orders` and its last rows, some of which are extremes."""
     read = odps.table("orders").read(partitions="ds=2024-01-08")
-    return rows_of(read).columns, read.to_arrow(progress=False)
+    table = read.to_arrow(progress=False)
+    return rows_of(read).columns, table.slice(table.num_rows - ROWS)
 
 
 def profiled(columns, table, *, before=None, batch_rows=None):
@@ -86,8 +87,9 @@ def agrees_with_pandas(column, array, found):
     elif kind_of(column) in ("DATE", "INSTANT", "CLOCK"):
         assert [*said] == ["median"]
         times = values.cast(pa.timestamp("us")) if kind_of(column) == "DATE" else values
-        ticks = times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
-        middle = math.floor(statistics.median(map(Decimal, ticks.to_pylist())))
+        per_micro = {"ms": Decimal("0.001"), "us": Decimal(1), "ns": Decimal(1000)}
+        ticks = statistics.median(map(Decimal, times.cast(pa.int64()).to_pylist()))
+        middle = math.floor(ticks / per_micro[times.type.unit])
         median = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=middle)
         shown = said["median"]
         if kind_of(column) == "DATE":
@@ -167,6 +169,10 @@ EDGES = {
         "timestamp",
         pa.array([17 * 10**17 + n for n in (*range(30), 10**13)], pa.timestamp("ns", "UTC")),
     ),
+    "milliseconds before 1970": (
+        "datetime",
+        pa.array([-1001, -2, -1, 0], pa.timestamp("ms", "UTC")),
+    ),
     "local times": (
         "timestamp_ntz",
         pa.array([10**15 + 10**9 * n for n in range(30)], pa.timestamp("us")),
@@ -208,7 +214,7 @@ def divides(columns, table, profile, of):
 def test_the_bars_of_orders_divide_the_rows_of_a_sample_and_of_all_rows(orders):
     columns, table = orders
     sample = profiled(columns, table.slice(0, SAMPLE))
-    every = profiled(columns, table, before=sample, batch_rows=20_000)
+    every = profiled(columns, table, before=sample, batch_rows=30_000)
     for rows, profile in ((table.slice(0, SAMPLE), sample), (table, every)):
         clicked = sum(divides(columns, rows, profile, n) for n in range(len(columns)))
         assert clicked > 100
@@ -328,7 +334,7 @@ def test_a_profile_of_all_rows_tells_more_than_that_of_a_sample(orders):
                 low, high = min(ranks) / len(numbers), max(ranks) / len(numbers)
                 assert low - 0.002 <= share <= high + 0.002
                 assert dict(found.facts)[name].startswith("about ")
-    assert estimated >= 3
+    assert estimated >= 2
 
 
 def test_top_values_of_all_rows_are_counted_exactly_though_there_are_too_many_others():
