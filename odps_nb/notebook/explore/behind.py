@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from odps_nb.notebook.explore.profile import TOP_VALUES, Bar, ColumnProfile
+from odps_nb.notebook.explore.bars import Bar
+from odps_nb.notebook.explore.profile import TOP_VALUES, ColumnProfile
 
 
 def with_whole(
@@ -19,16 +20,12 @@ def with_whole(
 
 
 def _beside(found: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
-    scale = found.rows / max(1, whole.rows)
-    if found.is_range and whole.is_range and len(found.bars) == len(whole.bars):
-        pairs = zip(found.bars, whole.bars, strict=True)
-        bars = [replace(one, whole=other.count * scale) for one, other in pairs]
-        return replace(found, bars=tuple(bars))
-    if found.is_range or whole.is_range or not whole.bars:
+    if found.is_range != whole.is_range or not whole.bars:
         return found
+    scale = found.rows / max(1, whole.rows)
     counts = {_key(bar): bar.count * scale for bar in whole.bars}
-    is_complete = not whole.more_distinct and (whole.distinct or 0) <= TOP_VALUES
-    if not is_complete:
+    is_complete = not whole.is_estimated and (whole.distinct or 0) <= TOP_VALUES
+    if found.is_range or not is_complete:
         return replace(found, bars=tuple(_of(bar, counts.get(_key(bar))) for bar in found.bars))
     matched = {_key(bar): bar for bar in found.bars}
     kept = [_of(matched.pop(_key(bar), _empty(bar)), counts[_key(bar)]) for bar in whole.bars]
@@ -36,7 +33,7 @@ def _beside(found: ColumnProfile, whole: ColumnProfile) -> ColumnProfile:
 
 
 def _key(bar: Bar) -> tuple[str, object]:
-    return bar.label, bar.value
+    return bar.label, None if bar.is_beside else bar.value
 
 
 def _empty(bar: Bar) -> Bar:

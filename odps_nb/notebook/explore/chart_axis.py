@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
+from decimal import Context, Decimal
 
+_WIDE = Context(prec=400)
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -37,11 +40,15 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
 
 
-def exact(value: float) -> str:
-    """Return a value for a tooltip, with thousands separators."""
-    if value == int(value) and abs(value) < 1e15:
+def number_text(value: float | Decimal) -> str:
+    """Return a number for people: integers and decimals exactly, other numbers to six digits."""
+    if isinstance(value, Decimal):
+        return f"{_WIDE.normalize(value) or Decimal(0):,f}"
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
+    if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:
+        return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.6g}")
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}".removesuffix(".00")
 
 
 def shortened(text: str, limit: int) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from odps_nb.errors import visible
-from odps_nb.notebook.explore.chart_axis import exact, shortened, tick_labels, ticks
+from odps_nb.notebook.explore.chart_axis import number_text, shortened, tick_labels, ticks
 from odps_nb.notebook.explore.chart_choice import ChartChoice
 from odps_nb.notebook.explore.chart_figures import (
     ABOVE,
@@ -270,7 +270,7 @@ class _Drawing:
             return ""
         scale = self._figures.scale
         if scale is not None:
-            x = scale.text(scale.at(mark.at, 1.0)) if self._choice.is_time else exact(mark.at)
+            x = scale.text(scale.at(mark.at, 1.0)) if self._choice.is_time else number_text(mark.at)
         else:
             x = self._group(mark.group)
         parts = [f"{self._choice.x.name}: {x}"]
@@ -278,9 +278,9 @@ class _Drawing:
             parts.append(f"{self._choice.color.name}: {self._color_name(mark.color)}")
         if len(mark.values) == 5:
             names = ("min", "1st quartile", "median", "3rd quartile", "max")
-            parts += [f"{n}: {exact(v)}" for n, v in zip(names, mark.values, strict=True)]
+            parts += [f"{n}: {number_text(v)}" for n, v in zip(names, mark.values, strict=True)]
         else:
-            parts.append(f"{self._choice.measure}: {exact(mark.values[0])}")
+            parts.append(f"{self._choice.measure}: {number_text(mark.values[0])}")
         if self._choice.y is not None and scale is None:
             parts.append(f"rows: {mark.rows:,}")
         return f"<title>{_escape(chr(10).join(parts))}</title>"

@@ -14,14 +14,16 @@ import pyarrow as pa
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.bars import Bar
 from odps_nb.notebook.explore.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.profile import LABEL, Bar
+from odps_nb.notebook.explore.profile import LABEL
 from odps_nb.notebook.explore.scale import scale_of
 from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
 _WHOLE_BOUND = 2**63
+_LARGEST = "1.7976931348623157e308"  # also of a FLOAT, which is compared as a DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -222,6 +224,8 @@ def bar_condition(
     column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
 ) -> Condition:
     """Return the condition that selects the rows counted in a bar, or all other rows."""
+    if bar.is_beside:
+        return _beside(column, bar, timezone, exclude=exclude)
     op, values, below = "values", [bar.value], False
     if bar.low is not None:
         op, values, below = "range", [bar.low, bar.high], not bar.last
@@ -249,6 +253,31 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
     where = bind(text, {"v": bar.value}, timezone=timezone or "UTC", target="where")
     shown = f"{column.name} is {'not ' if exclude else ''}{bar.label}"
     return Condition(where=where, text=shown, column=column.name)
+
+
+def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
+    """Return the condition for a group beside the bars; it does not depend on the order of NaN."""
+    name = name_in_sql(column.name)
+    finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
+    values: dict[str, object] = {"v": list(bar.others)}
+    if bar.low is not None:
+        text, values = f"{name} > :v", {"v": bar.low}
+    elif bar.high is not None:
+        text, values = f"{name} < :v", {"v": bar.high}
+    elif None in bar.others:
+        raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
+    else:
+        text = f"{name} not in :v"
+    if kind_of(column) in ("FLOAT", "DOUBLE"):
+        is_not_finite = not bar.others and bar.low is None and bar.high is None
+        text = f"not ({finite})" if is_not_finite else f"{text} and {finite}"
+    if exclude:
+        text = f"not ({text}) or {name} is null"
+    return Condition(
+        where=bind(text, values, timezone=timezone or "UTC", target="where"),
+        text=f"{column.name}{' not' if exclude else ''} {bar.label}",
+        column=column.name,
+    )
 
 
 def value_condition(

@@ -1,8 +1,5 @@
 // Browser side of the explorer (explorer.py). Pages arrive as messages; see live/common.js.
 
-const SVG = "http://www.w3.org/2000/svg";
-
-const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
 
 // The panel that asks for a chart of the selected rows and shows it.
 function chartPanel(send) {
@@ -108,6 +105,7 @@ function render({ model, el }) {
     "Profile all rows"
   );
   const charts = chartPanel(send);
+  const profiles = columnProfiles({ filter, open: openColumn });
   const chart = h(
     "button",
     { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
@@ -279,67 +277,10 @@ function render({ model, el }) {
     );
   }
 
-  function summary(column, n) {
-    const cell = h("td", {
-      role: "gridcell",
-      tabindex: -1,
-      class: `odps-x-profile${column.number ? " odps-x-number" : ""}`,
-      "data-row": -1,
-      "data-column": n,
-      onclick: () => openColumn(n),
-    });
-    const found = profile && profile.columns[n];
-    if (!found) {
-      cell.append(h("span", { class: "odps-x-muted" }, "…"));
-      return cell;
-    }
-    const most = Math.max(1, ...found.bars.map((bar) => bar[1]));
-    const drawn = document.createElementNS(SVG, "svg");
-    const width = 6;
-    drawn.setAttribute("width", Math.max(1, found.bars.length) * width);
-    drawn.setAttribute("height", 28);
-    drawn.setAttribute("aria-hidden", "true");
-    found.bars.forEach(([label, rows], place) => {
-      const bar = document.createElementNS(SVG, "rect");
-      const high = rows ? Math.max(1, Math.round((26 * rows) / most)) : 0;
-      const space = document.createElementNS(SVG, "rect"); // makes the space above the bar clickable
-      for (const [one, y, tall, kind] of [
-        [space, 0, 28, "space"],
-        [bar, 28 - high, high, "count"],
-      ]) {
-        one.setAttribute("x", place * width);
-        one.setAttribute("y", y);
-        one.setAttribute("width", width - 1);
-        one.setAttribute("height", tall);
-        one.setAttribute("class", `odps-x-${kind}`);
-      }
-      const both = document.createElementNS(SVG, "g");
-      const tip = document.createElementNS(SVG, "title");
-      tip.textContent = `${label}: ${many(rows, "row")}`;
-      both.append(tip, space, bar);
-      both.addEventListener("click", (event) => {
-        event.stopPropagation();
-        filter(n, place, event.shiftKey);
-      });
-      drawn.append(both);
-    });
-    if (found.bars.length) cell.append(drawn);
-    const [top] = [...found.bars].sort((one, other) => other[1] - one[1]);
-    const onLine = found.is_range || column.number;
-    const ends = h("div", { class: "odps-x-ends" });
-    if (onLine && found.least) ends.append(`${found.least} – ${found.greatest}`);
-    else if (top) ends.append(h("bdi", {}, top[0]), ` ${share(top[1], found.rows)}`);
-    else ends.append("\u00a0");
-    cell.append(ends);
-    cell.append(h("div", { class: "odps-x-muted" }, found.words || "\u00a0"));
-    cell.setAttribute("aria-label", `profile of ${column.name}: ${spoken(found)}`);
-    cell.title = `${spoken(found)}\n${profile.label}`;
-    return cell;
-  }
+  const found = (n) => profile && profile.columns[n];
 
-  function spoken(found) {
-    const ends = found.least || found.greatest ? `${found.least} to ${found.greatest}` : "";
-    return [found.words, ends].filter(Boolean).join(", ");
+  function summary(column, n) {
+    return profiles.summary(column, n, found(n), profile && profile.label);
   }
 
   function showPage(message, buffer) {
@@ -411,41 +352,9 @@ function render({ model, el }) {
 
   function openColumn(n) {
     const column = table.columns[n];
-    const found = profile && profile.columns[n];
     const kind = [column.type, column.comment].filter(Boolean).join(" · ");
     const parts = [h("div", { class: "odps-x-muted" }, kind)];
-    if (!found) {
-      openPanel(column.name, [...parts, h("div", {}, "no profile yet")]);
-      return;
-    }
-    const list = h("div", { class: "odps-x-facts" });
-    const over = found.more_distinct ? "over " : "";
-    for (const [name, value] of [
-      ["nulls", found.nulls ? `${count(found.nulls)} (${share(found.nulls, found.rows)})` : "0"],
-      ["distinct", found.distinct === null ? "" : over + count(found.distinct)],
-      ["least", found.least],
-      ["greatest", found.greatest],
-    ])
-      if (value)
-        list.append(h("span", {}, h("span", { class: "odps-x-muted" }, name), " ", h("bdi", {}, value)));
-    parts.push(list);
-    const rows = found.bars.map(([label, size], bar) => [label, size, bar]);
-    if (found.nulls) rows.push(["null", found.nulls, -1]);
-    const most = Math.max(1, ...rows.map((one) => one[1]));
-    for (const [label, size, bar] of rows) {
-      const filled = h("span", { class: "odps-x-filled" });
-      filled.style.width = `${(100 * size) / most}%`;
-      parts.push(
-        h(
-          "button",
-          { class: "odps-x-row", title: "show only these rows; with Shift, all others", onclick: (event) => filter(n, bar, event.shiftKey) },
-          filled,
-          h("bdi", {}, label || "(empty)"),
-          h("span", {}, `${count(size)} · ${share(size, found.rows)}`)
-        )
-      );
-    }
-    parts.push(h("div", { class: "odps-x-muted" }, profile.label));
+    parts.push(...profiles.parts(n, found(n), profile && profile.label));
     parts.push(h("button", { onclick: () => (closePanel(), builder.open(n)) }, "Filter…"));
     openPanel(column.name, parts);
     panel.dataset.column = String(n);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,7 +33,6 @@ from odps_nb.notebook.explore.static import (
     Shown,
     count_label,
     first_found,
-    profile_words,
     shown_bundle,
     thumbnail,
     thumbnails,
@@ -81,7 +80,7 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("filters.js", "columns.js", "grid.js")
+    _scripts = ("filters.js", "columns.js", "grid.js", "profile.js")
     _task = "page"
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled", "chart": "cancelled"}
 
@@ -413,13 +412,17 @@ def profile_message(view: RowView) -> dict[str, Any]:
     assert profile is not None  # created by the caller
     columns = [
         {
-            **asdict(replace(one, bars=())),
-            "words": profile_words(one),
-            "least": visible(one.least),
-            "greatest": visible(one.greatest),
+            "rows": one.rows,
+            "nulls": one.nulls,
+            "words": one.words,
+            "ends": list(map(visible, one.ends)),
+            "facts": [[name, visible(text)] for name, text in one.facts],
             "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
+            "beside": [n for n, bar in enumerate(one.bars) if bar.is_beside],
+            "is_line": one.is_range or is_number(column),
+            "is_log": one.is_log,
         }
-        for one in profile.columns
+        for column, one in zip(view.columns, profile.columns, strict=True)
     ]
     whole = profile.total is not None and profile.rows >= profile.total
     return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}

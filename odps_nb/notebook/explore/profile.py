@@ -1,26 +1,32 @@
-"""Profiles columns: nulls, distinct values, minimum, maximum and histogram bars.
+"""Profiles columns: nulls, distinct values, statistics and histogram bars.
 
-`Profiler` processes batches in bounded memory. Without bounds from an earlier profile, the first
-batch must contain all rows, because the range of its values defines the bars.
+`Profiler` processes batches in bounded memory. Without an earlier profile, the first batch must
+contain all rows, because the range of its values defines the bars. Later profiles keep the bars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.cells import cell_texts
+from odps_nb.notebook.explore.bars import Bar, Histogram
+from odps_nb.notebook.explore.cells import cell_texts, is_number
+from odps_nb.notebook.explore.chart_axis import number_text
+from odps_nb.notebook.explore.measures import QUARTILES, Measures
 from odps_nb.notebook.explore.scale import Scale, scale_of
+from odps_nb.notebook.explore.sketches import DistinctSketch
+from odps_nb.notebook.progress.words import format_percent
 from odps_nb.schema import Column, TypeCode
 
-MAX_VALUES = 1000
+MAX_VALUES = 64_000
 """Maximum distinct values to count exactly when all rows are profiled."""
-MOST_BARS = 20
+MAX_VALUE_BYTES = 4 * 2**20
 TOP_VALUES = 10
 LABEL = 60
 
@@ -30,35 +36,52 @@ _COUNTED_NOT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A histogram bar: its label, number of rows, and value or range of values.
-
-    ``value`` is set for a single value; ``low`` and ``high`` (``last``: inclusive) for a range.
-    ``whole`` is the number of rows that the bar would have with the shares of the unfiltered rows.
-    """
-
-    label: str
-    count: int
-    value: object = None
-    low: object = None
-    high: object = None
-    last: bool = False
-    whole: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnProfile:
-    """The profile of one column; its strings contain user data."""
+    """The profile of one column; its strings contain user data.
+
+    Attributes
+    ----------
+    distinct
+        Number of distinct values, without NaN and infinities; ``None`` if they are not counted.
+    is_estimated
+        Whether ``distinct`` is an estimate.
+    ends
+        The values at both ends of the bars, or the minimum and the maximum.
+    statistics
+        Statistics by name, such as ``mean``, ``median`` and ``max length``.
+    facts
+        All of these as pairs of a name and a text.
+    """
 
     rows: int
     nulls: int
     distinct: int | None = None
-    more_distinct: bool = False
-    least: str = ""
-    greatest: str = ""
+    is_estimated: bool = False
+    min: str = ""
+    max: str = ""
+    ends: tuple[str, str] = ("", "")
     is_range: bool = False
+    is_log: bool = False
     bars: tuple[Bar, ...] = ()
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """A summary in a few words: ``5 distinct · 3 % null``."""
+        said = [] if self.distinct is None else [f"{self.distinct_text} distinct"]
+        if self.nulls:
+            all_null = self.nulls == self.rows
+            share = "all" if all_null else format_percent(self.nulls / self.rows)
+            said.append(f"{share} null")
+        return " · ".join(said)
+
+    @property
+    def distinct_text(self) -> str:
+        """The number of distinct values, as text."""
+        about = "about " if self.is_estimated else ""
+        return "" if self.distinct is None else f"{about}{self.distinct:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +117,12 @@ class _Described:
 
     def __init__(self, column: Column, before: ColumnProfile | None) -> None:
         self._column, self._before = column, before
-        self._rows = self._nulls = 0
-        self._most = MAX_VALUES if before is not None else None
-        self._values: pa.Table | None = None
-        self._too_many = False
-        self._bins: _Bins | None = None
+        self._rows = self._nulls = self._not_finite = 0
+        self._scale: Scale | None = None
+        self._values: _Values | None = None
+        self._histogram: Histogram | None = None
+        self._measures: Measures | None = None
+        self._counters: list[_Values | Histogram | Measures] = []
         self._ends: tuple[pa.Scalar, pa.Scalar] | None = None
 
     def add(self, array: pa.ChunkedArray | pa.Array) -> None:
@@ -109,37 +133,36 @@ class _Described:
         array = array.drop_null()
         if pt.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if pt.is_nested(array.type) or self._column.type.code in _COUNTED_NOT or not len(array):
+        if pt.is_nested(array.type) or self._column.type.code in _COUNTED_NOT:
             return
         if pt.is_floating(array.type):
-            array = array.filter(pc.is_finite(array))
-        self._count_values(array)
-        self._widen(array)
-        scale = scale_of(self._column, array.type)
-        if scale is not None and len(array):
-            if self._bins is None:
-                bins = _Bins(scale, array, self._before)
-                self._bins = bins if len(bins.counts) else None
-            if self._bins is not None:
-                self._bins.add(array)
-
-    def _count_values(self, array: pa.Array) -> None:
-        if self._too_many or not len(array):
-            return
-        counts = array.value_counts()
-        new = pa.table({"value": counts.field("values"), "n": counts.field("counts")})
-        if self._values is not None:
-            both = pa.concat_tables([self._values, new])
-            grouped = both.group_by("value").aggregate([("n", "sum")])
-            new = grouped.rename_columns(["value", "n"])
-        if self._most is not None and new.num_rows > self._most:
-            self._too_many, self._values = True, None
-        else:
-            self._values = new
-
-    def _widen(self, array: pa.Array) -> None:
+            finite = array.filter(pc.is_finite(array))
+            self._not_finite += len(array) - len(finite)
+            array = finite
         if not len(array):
             return
+        if not self._counters:
+            self._begin(array)
+        for counter in self._counters:
+            counter.add(array)
+        self._widen(array)
+
+    def _begin(self, array: pa.Array) -> None:
+        """Choose the counters that suit the first values, with the bars of an earlier profile."""
+        before = self._before
+        self._scale = scale = scale_of(self._column, array.type)
+        self._measures = Measures(scale)
+        bars = () if before is None else before.bars
+        self._values = _Values(array.type, None if before is None else bars)
+        if scale is not None and before is not None and before.is_range:
+            self._histogram = Histogram.like(scale, bars, is_log=before.is_log)
+        elif scale is not None and (before is None or not before.distinct):
+            self._histogram = Histogram.of(scale, array)
+        self._counters = [self._values, self._measures]
+        if self._histogram is not None:
+            self._counters.append(self._histogram)
+
+    def _widen(self, array: pa.Array) -> None:
         kind = array.type
         found = pc.min_max(array.view(pa.int64()) if pt.is_duration(kind) else array)
         ends = (found["min"].cast(kind), found["max"].cast(kind))
@@ -152,85 +175,165 @@ class _Described:
         self._ends = ends
 
     def result(self) -> ColumnProfile:
-        values = self._values
-        distinct = MAX_VALUES if self._too_many else None if values is None else values.num_rows
-        least, greatest = [
-            str(cell_texts(pa.repeat(one, 1), self._column, LABEL)[0]) for one in self._ends or ()
-        ] or ("", "")
-        few = distinct is not None and not self._too_many and distinct <= TOP_VALUES
-        few = few and not (self._before is not None and self._before.is_range)
-        use_bins = self._bins is not None and not few
+        values, before, histogram = self._values, self._before, self._histogram
+        distinct = None if values is None else values.distinct()
+        few = distinct is not None and distinct <= TOP_VALUES
+        inherits = before is not None and before.is_range
+        use_bins = inherits or (histogram is not None and not few)
         bars: tuple[Bar, ...] = ()
-        if use_bins and self._bins is not None:
-            bars = self._bins.bars()
+        if use_bins and histogram is not None:
+            bars = histogram.bars()
+        elif before is not None and inherits:  # no row has a value
+            bars = tuple(replace(bar, count=0) for bar in before.bars if not bar.is_beside)
         elif values is not None:
-            bars = self._top(values, ordered=few and self._bins is not None)
-        return ColumnProfile(
+            bars = self._top(values)
+        if self._not_finite:
+            bars = (*bars, Bar("NaN or infinite", self._not_finite, value=float("nan")))
+        low, high = map(self._text, self._ends or (None, None))
+        made = ColumnProfile(
             rows=self._rows,
             nulls=self._nulls,
             distinct=distinct,
-            more_distinct=self._too_many,
-            least=least,
-            greatest=greatest,
+            is_estimated=values is not None and values.is_estimated,
+            min=low,
+            max=high,
+            ends=self._axis_ends(bars, low, high),
             is_range=use_bins,
+            is_log=use_bins and histogram is not None and histogram.is_log,
             bars=bars,
+            statistics={} if self._measures is None else self._measures.values(),
         )
+        return replace(made, facts=tuple((name, text) for name, text in self._facts(made) if text))
 
-    def _top(self, values: pa.Table, *, ordered: bool) -> tuple[Bar, ...]:
-        order = (
-            [("value", "ascending")] if ordered else [("n", "descending"), ("value", "ascending")]
-        )
-        top = values.take(pc.sort_indices(values, sort_keys=order)[:TOP_VALUES])
-        if not ordered and top.num_rows and top.column("n")[0].as_py() == 1 and values.num_rows > 1:
+    def _text(self, cell: pa.Scalar | None) -> str:
+        if cell is None or pt.is_boolean(cell.type):
+            return ""
+        if is_number(self._column):
+            return number_text(cell.as_py())
+        return str(cell_texts(pa.repeat(cell, 1), self._column, LABEL)[0])
+
+    def _axis_ends(self, bars: Sequence[Bar], low: str, high: str) -> tuple[str, str]:
+        """Return the ends of the bars where rows are beyond them, else the extremes."""
+        if (scale := self._scale) is None:
+            return low, high
+        drawn = [bar.label for bar in bars if not bar.is_beside]
+        for bar in bars:
+            if bar.others and drawn:
+                low, high = drawn[0], drawn[-1]
+            elif bar.low is None and bar.high is not None:
+                low = scale.text(bar.high)
+            elif bar.high is None and bar.low is not None:
+                high = scale.text(bar.low)
+        return low, high
+
+    def _facts(self, made: ColumnProfile) -> Iterator[tuple[str, str]]:
+        statistics = made.statistics
+        yield "nulls", _part(made.nulls, made.rows)
+        yield "distinct", made.distinct_text
+        for name in ("zeros", "blank"):
+            if name in statistics:
+                yield name, _part(statistics[name], made.rows)
+        for name in ("mean", "std", "min length", "mean length", "max length"):
+            if statistics.get(name) is not None:
+                yield name, number_text(float(statistics[name]))
+        is_text = "max length" in statistics
+        yield "min", made.min or ("(empty)" if is_text else "")
+        about = "about " if self._measures is not None and self._measures.is_estimated else ""
+        for name in QUARTILES:
+            if name in statistics and self._scale is not None:
+                yield name, about + self._scale.text(statistics[name])
+        yield "max", made.max or ("(empty)" if is_text else "")
+
+    def _top(self, values: _Values) -> tuple[Bar, ...]:
+        """Return the most frequent values, and a group of all others."""
+        table, total = values.counted()
+        order = [("n", "descending"), ("value", "ascending")]
+        top = table.take(pc.sort_indices(table, sort_keys=order)[:TOP_VALUES])
+        rest = total - (pc.sum(top.column("n")).as_py() or 0)
+        if rest and (not top.num_rows or top.column("n")[0].as_py() == 1):
             return ()  # no value occurs twice
+        if self._scale is not None:
+            top = top.take(pc.sort_indices(top, sort_keys=[("value", "ascending")]))
         labels = cell_texts(top.column("value"), self._column, LABEL)
-        scale = scale_of(self._column, top.column("value").type)
+        if is_number(self._column):
+            labels = [number_text(one) for one in top.column("value").to_pylist()]
         found = []
         for label, value, count in zip(
             labels, top.column("value"), top.column("n").to_pylist(), strict=True
         ):
-            said = scale.exact(value) if scale is not None else value.as_py()
+            said = self._scale.exact(value) if self._scale is not None else value.as_py()
             found.append(Bar(str(label), int(count), value=said))
+        if rest:
+            found.append(Bar("other values", rest, others=tuple(bar.value for bar in found)))
         return tuple(found)
 
 
-class _Bins:
-    """Counters of value ranges; the first and the last range include all values beyond them."""
+class _Values:
+    """Counts the rows of each value.
 
-    def __init__(self, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> None:
-        places = scale.places(array)
-        self.scale, self.low, self.high = scale, float(places.min()), float(places.max())
-        self.edges: list[object] = scale.edges(self.low, self.high, MOST_BARS)
-        if before is not None and before.is_range:
-            self.edges = [*(bar.low for bar in before.bars), before.bars[-1].high]
-        self.places = np.array([scale.place(edge) for edge in self.edges])
-        self.counts = np.zeros(max(0, len(self.edges) - 1), dtype=np.int64)
+    With ``known`` bars, at most `MAX_VALUES` are counted. If there are more, their number is
+    estimated, and only the rows of the values with a bar are counted.
+    """
+
+    def __init__(self, kind: pa.DataType, known: Sequence[Bar] | None) -> None:
+        self._is_bounded = known is not None
+        said = [bar.value for bar in known or () if not bar.is_beside and bar.value is not None]
+        self._known = pa.array(said, kind)
+        self._known_rows = np.zeros(len(said), dtype=np.int64)
+        self._total = 0
+        self._tables: list[pa.Table] = []
+        self._sketch: DistinctSketch | None = None
+
+    @property
+    def is_estimated(self) -> bool:
+        return self._sketch is not None
 
     def add(self, array: pa.Array) -> None:
-        places = self.scale.places(array)
-        self.low = min(self.low, float(places.min()))
-        self.high = max(self.high, float(places.max()))
-        inner = self.places[1:-1]
-        found = np.searchsorted(inner, places, side="right")
-        self.counts += np.bincount(found, minlength=len(self.counts))[: len(self.counts)]
+        counts = array.value_counts()
+        self._total += len(array)
+        new = pa.table({"value": counts.field("values"), "n": counts.field("counts")})
+        if len(self._known):
+            place = pc.index_in(new.column("value"), self._known)
+            found = pc.is_valid(place)
+            at = place.filter(found).to_numpy()
+            self._known_rows[at] += new.column("n").filter(found).to_numpy()
+        if self._sketch is not None:
+            self._sketch.add(counts.field("values"))
+            return
+        self._tables.append(new)
+        if sum(one.num_rows for one in self._tables[1:]) > MAX_VALUES:
+            self._merge()
 
-    def bars(self) -> tuple[Bar, ...]:
-        edges = list(self.edges)
-        if self.low < self.places[0]:
-            edges[0] = self.scale.edge(self.low)
-        if self.high > self.places[-1]:
-            edges[-1] = self.scale.edge(self.high, up=True)
-        last = len(self.counts) - 1
-        return tuple(
-            Bar(
-                self.scale.label(edges[n], edges[n + 1]),
-                int(count),
-                low=edges[n],
-                high=edges[n + 1],
-                last=n == last,
-            )
-            for n, count in enumerate(self.counts)
-        )
+    def _merge(self) -> None:
+        if len(self._tables) > 1:
+            grouped = pa.concat_tables(self._tables).group_by("value").aggregate([("n", "sum")])
+            self._tables = [grouped.rename_columns(["value", "n"])]
+        (table,) = self._tables
+        too_many = table.num_rows > MAX_VALUES or table.nbytes > MAX_VALUE_BYTES
+        if self._is_bounded and too_many:
+            self._sketch = DistinctSketch()
+            self._sketch.add(table.column("value").combine_chunks())
+            self._tables = []
+
+    def distinct(self) -> int:
+        """Return the number of distinct values, or an estimate of it."""
+        if self._sketch is None:
+            self._merge()
+        if self._sketch is None:
+            return int(self._tables[0].num_rows)
+        return min(self._sketch.count(), self._total)
+
+    def counted(self) -> tuple[pa.Table, int]:
+        """Return the counted values with their rows, and the number of all rows."""
+        if self._sketch is None:
+            self._merge()
+        if self._sketch is not None:
+            return pa.table({"value": self._known, "n": self._known_rows}), self._total
+        return self._tables[0], self._total
+
+
+def _part(count: int, of: int) -> str:
+    return f"{count:,} ({format_percent(count / of)})" if count else "0"
 
 
 def sample_label(rows: int, total: int | None, *, random: bool) -> str:

@@ -16,11 +16,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.notebook.explore.cells import kind_of
+from odps_nb.notebook.explore.chart_axis import number_text
 from odps_nb.schema import Column, DecimalType
 
 _WIDE = Context(prec=400)
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
+_FIRST, _LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
+"""Microseconds between 1970 and the first and the last moment of datetime."""
 _HOUR, _DAY_SECONDS, _YEAR = 3600, 86400, 86400 * 365.2425
 _CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
@@ -33,13 +37,20 @@ def _floats(array: pa.Array) -> np.ndarray:
     return found
 
 
+def _integers(array: pa.Array) -> pa.Array:
+    return array.cast(pa.int64())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """A numeric axis on which each value of a column has a position (a float).
 
     ``at`` returns the value at a position, rounded to suit a bar width. ``place`` returns the
     position of a value. ``exact`` converts a cell to a value for a condition, and ``step`` rounds a
-    bar width up.
+    bar width up. ``keys`` and ``key`` convert cells and a value to numbers that compare exactly,
+    and ``back`` converts such a number to a value.
+    ``unit`` is the distance of two neighbouring integers or days. ``is_log`` allows logarithmic
+    axes.
     """
 
     at: Callable[[float, float], Any]
@@ -48,7 +59,12 @@ class Scale:
     place: Callable[[Any], float] = float
     text: Callable[[Any], str] = str
     exact: Callable[[pa.Scalar], Any] = lambda cell: cell.as_py()
+    keys: Callable[[pa.Array], pa.Array] = _integers
+    key: Callable[[Any], Any] = lambda value: value
+    back: Callable[[Any], Any] = lambda key: key
     whole: bool = False
+    unit: Any = None
+    is_log: bool = True
 
     def edges(self, low: float, high: float, most: int) -> list[Any]:
         """Return the bounds of at most ``most`` bars."""
@@ -57,18 +73,26 @@ class Scale:
         step = self.step((high - low) / most)
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
-        return [self.at(first + n * step, step) for n in range(count + 1)]
+        found = [self.at(first + n * step, step) for n in range(count + 1)]
+        return list(dict.fromkeys(found))  # the last ones are equal at the limit of the type
+
+    def log_edges(self, low: float, high: float, most: int) -> list[Any]:
+        """Return the bounds of bars whose widths grow with the values, which are positive."""
+        bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-9)
+        digits = (1, 2, 5) if 3 * (top - bottom) <= most + 4 else (1,)
+        powers = range(bottom, top + 1, max(1, -(-(top - bottom) // most)))
+        places = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        if places[-1] <= high:
+            places.append(float(f"1e{powers[-1] + powers.step}"))
+        first = max(n for n, place in enumerate(places) if place <= low)
+        last = min((n for n, place in enumerate(places) if place > high), default=len(places))
+        return list(dict.fromkeys(self.at(one, 0.0) for one in places[first : last + 1]))
 
     def label(self, low: Any, high: Any) -> str:
         """Return the label of the bar between two values."""
         if self.whole and self.place(high) - self.place(low) == 1:
             return self.text(low)
         return f"{self.text(low)} – {self.text(high)}"
-
-    def edge(self, place: float, *, up: bool = False) -> Any:
-        """Return the value at a position, rounded outwards."""
-        step = 1.0 if self.whole else abs(place) * 1e-6 or 1e-6
-        return self.at((math.ceil if up else math.floor)(place / step) * step, step)
 
 
 def _round_step(step: float) -> float:
@@ -79,9 +103,10 @@ def _round_step(step: float) -> float:
     return next(unit * n for n in (1, 2, 2.5, 5, 10) if unit * n >= step * (1 - 1e-9))
 
 
-def _whole_step(step: float) -> float:
-    """Return the smallest round whole number that is at least ``step``."""
-    return max(1.0, float(math.ceil(_round_step(step))))
+def _unit_step(step: float, unit: float = 1.0) -> float:
+    """Return a round multiple of a unit, a power of ten, that is at least ``step``."""
+    step = _round_step(step)
+    return step if step >= 10 * unit else max(1, math.ceil(step / unit - 1e-9)) * unit
 
 
 def _time_step(step: float) -> float:
@@ -93,27 +118,55 @@ def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
     """Return a column's histogram axis; ``None`` if its type has no axis (such as a string)."""
     kind = kind_of(column)
     if kind == "INTEGER":
-        return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)
-    if kind in ("FLOAT", "DOUBLE"):
-        return Scale(at=_rounded, step=_round_step, text=lambda value: f"{value:.6g}")
-    if isinstance(column.type, DecimalType):
-        unit = Decimal(1).scaleb(-(18 if column.type.scale is None else column.type.scale))
         return Scale(
-            at=lambda place, step: Decimal(repr(_rounded(float(place), step))).quantize(
-                unit, context=_WIDE
-            ),
-            step=_round_step,
-            text=lambda value: f"{value.normalize():f}",
+            at=lambda place, _: min(max(round(place), _LEAST), _MOST),
+            step=_unit_step,
+            text=number_text,
+            back=lambda key: int(key) if key == int(key) else key,
+            whole=True,
+            unit=1,
         )
+    if kind in ("FLOAT", "DOUBLE"):
+        return Scale(
+            at=_rounded,
+            step=_round_step,
+            text=number_text,
+            keys=lambda array: array.cast(pa.float64()),
+        )
+    if isinstance(column.type, DecimalType):
+        return _decimals(column.type)
     if pt.is_date(arrow):
         return Scale(
             at=lambda place, _: _DAY + timedelta(days=min(max(round(place), -719162), 2932896)),
-            step=_whole_step,
+            step=_unit_step,
             places=lambda array: array.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(float),
             place=lambda day: float((day - _DAY).days),
+            keys=lambda array: array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()),
+            key=lambda day: (day - _DAY).days,
+            back=lambda days: _DAY + timedelta(days=math.floor(days)),
             whole=True,
+            unit=timedelta(days=1),
+            is_log=False,
         )
     return _times(arrow) if pt.is_timestamp(arrow) else None
+
+
+def _decimals(kind: DecimalType) -> Scale:
+    scale = 18 if kind.scale is None else kind.scale
+    unit = Decimal(1).scaleb(-scale)
+    most = _WIDE.subtract(Decimal(1).scaleb((kind.precision or 38) - scale), unit)
+
+    def at(place: float, step: float) -> Decimal:
+        value = Decimal(repr(_rounded(float(place), step))).quantize(unit, context=_WIDE)
+        return min(max(value, most.copy_negate()), most)
+
+    return Scale(
+        at=at,
+        step=lambda step: _unit_step(step, float(unit)),
+        text=number_text,
+        keys=lambda array: array,
+        back=lambda key: key if isinstance(key, Decimal) else at(key, abs(key) * 1e-6),
+    )
 
 
 def _times(arrow: pa.DataType) -> Scale:
@@ -126,12 +179,21 @@ def _times(arrow: pa.DataType) -> Scale:
         moment = _EPOCH + timedelta(seconds=round(seconds))
         return moment.replace(tzinfo=zone)
 
+    def back(ticks: Decimal | float) -> datetime.datetime:
+        micros = math.floor(Decimal(ticks) * 10**6 / per_second)
+        moment = _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
+        return moment.replace(tzinfo=zone)
+
     def exact(cell: pa.Scalar) -> datetime.datetime | None:
         ticks = cell.value
         if ticks is None or ticks % max(1, per_second // 10**6):
             return None  # finer than datetime's microseconds
-        moment = _EPOCH + timedelta(microseconds=ticks * 10**6 // per_second)
-        return moment.replace(tzinfo=zone)
+        return back(ticks)
+
+    def ticks(moment: datetime.datetime) -> int:
+        passed = moment.replace(tzinfo=None) - _EPOCH
+        found = passed // timedelta(microseconds=1) * per_second // 10**6
+        return min(max(found, _LEAST), _MOST)  # nanoseconds end in 2262
 
     return Scale(
         places=lambda array: array.cast(pa.int64()).to_numpy().astype(float) / per_second,
@@ -139,8 +201,11 @@ def _times(arrow: pa.DataType) -> Scale:
         place=lambda moment: (moment.replace(tzinfo=None) - _EPOCH).total_seconds(),
         text=lambda moment: _clock(moment, shown),
         exact=exact,
+        key=ticks,
+        back=back,
         step=_time_step,
         whole=True,
+        is_log=False,
     )
 
 
@@ -149,11 +214,12 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
         local = moment if zone is None else moment.astimezone(zone)
     except OverflowError:  # at the limit of datetime's range
         local = moment
-    return local.isoformat(sep=" ")
+    digits = "auto" if local.microsecond % 1000 or not local.microsecond else "milliseconds"
+    return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as cells
 
 
 def _rounded(place: float, step: float) -> float:
     """Round a position to the digits that matter for a step of this size."""
     if not step or not math.isfinite(place):
         return place
-    return round(place, max(0, 2 - math.floor(math.log10(abs(step)))))
+    return round(place, 2 - math.floor(math.log10(abs(step))))

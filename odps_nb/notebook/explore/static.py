@@ -44,7 +44,8 @@ LARGE_BUDGET = 256 * 1024
 
 _CELL = f"padding:2px 10px;border-bottom:{LINE};white-space:nowrap;vertical-align:top"
 _LEFT, _RIGHT = ";text-align:left", ";text-align:right;font-variant-numeric:tabular-nums"
-_BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:#4c8bf5"
+_BLUE = "#4c8bf5"
+_BAR = f"display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:{_BLUE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
     ]
     if profile is not None:
         parts.append(_bars(profile))
-        parts.append(element("div", profile_words(profile), style=f"font-weight:normal;{MUTED}"))
+        parts.append(element("div", profile.words, style=f"font-weight:normal;{MUTED}"))
     return element(
         "th",
         *parts,
@@ -214,30 +215,23 @@ def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:
     )
 
 
-def profile_words(profile: ColumnProfile) -> str:
-    """Summarise a profile in a few words: ``5 distinct · 3 % null``."""
-    said = []
-    if profile.distinct is not None:
-        more = "over " if profile.more_distinct else ""
-        said.append(f"{more}{profile.distinct:,} distinct")
-    if profile.nulls:
-        share = 100 * profile.nulls / max(1, profile.rows)
-        said.append("all null" if profile.nulls == profile.rows else f"{share:.2g} % null")
-    return " · ".join(said)
-
-
 def _bars(profile: ColumnProfile) -> Html:
-    shown = profile.bars if profile.is_range else profile.bars[:BARS]
-    most = max((bar.count for bar in shown), default=0)
-    drawn = [
-        element(
-            "span",
-            attributes={"title": f"{bar.label}: {bar.count:,}"},
-            style=f"{_BAR};height:{max(1, round(24 * bar.count / most)) if bar.count else 0}px",
+    beside = [bar for bar in profile.bars if bar.is_beside]
+    bars = [bar for bar in profile.bars if not bar.is_beside]
+    shown = bars if profile.is_range else bars[:BARS]
+    most = max((max(bar.count, bar.whole or 0) for bar in shown), default=0)
+    drawn = []
+    for bar in shown:
+        height, whole = (
+            max(1, round(24 * rows / most)) if rows else 0 for rows in (bar.count, bar.whole or 0)
         )
-        for bar in shown
-    ]
-    label = "; ".join(f"{bar.label}: {bar.count:,}" for bar in shown[:BARS])
+        style = f"{_BAR};height:{max(height, whole)}px"
+        if whole > height:  # the rows without the filter, in grey above the others
+            style += f";background:linear-gradient(#8886 {whole - height}px,{_BLUE} 0)"
+        drawn.append(
+            element("span", attributes={"title": f"{bar.label}: {bar.count:,}"}, style=style)
+        )
+    label = "; ".join(f"{bar.label}: {bar.count:,}" for bar in (*shown[:BARS], *beside))
     return element(
         "div",
         *drawn,

@@ -25,6 +25,15 @@ const ownKeys = (event) => event.target.setAttribute("data-lm-suppress-shortcuts
 const many = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const count = (n) => Number(n).toLocaleString("en-US");
 
+// A share as a percentage, as `format_percent` in progress/words.py: only none is 0 %, only all 100 %.
+function percent(n, of) {
+  if (!of) return "";
+  const share = (100 * n) / of;
+  if (share > 0 && share < 0.1) return "< 0.1 %";
+  if (share > 99.9 && share < 100) return "> 99.9 %";
+  return `${share.toFixed(share < 10 || share > 99 ? 1 : 0).replace(/\.0$/, "")} %`;
+}
+
 // While this style is in the page, it hides the static view that is saved in the notebook.
 function hidesTwin(model) {
   const id = String(model.get("static_id")).replace(/[^0-9a-f]/g, "");

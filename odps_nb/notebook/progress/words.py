@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
@@ -24,8 +25,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share in (0, 1] as a percentage, rounded down; ``<1 %`` instead of ``0 %``."""
-    return "<1 %" if share < 0.01 else f"{int(share * 100)} %"
+    """Return a share as a percentage: ``41 %``, ``2.5 %``; only none is 0 %, and only all 100 %."""
+    percent = 100 * share
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
+    step = 0.1 if percent < 10 or percent > 99 else 1
+    return f"{math.floor(percent / step + 0.5) * step:.1f}".removesuffix(".0") + " %"
 
 
 def ending(snapshot: ProgressSnapshot) -> str:

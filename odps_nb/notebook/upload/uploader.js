@@ -127,8 +127,8 @@ function render({ model, el }) {
       send({ do: "piece", run, file, start: from, size }, [piece]);
       came[file] = from + size;
       bar.value = came.reduce((sum, one) => sum + one, 0) / total() / 2;
-      const share = Math.floor((100 * came[file]) / files[file].size);
-      show(file, came[file], share < 100 ? `to the kernel, ${share} %` : "in the kernel");
+      const whole = files[file].size;
+      show(file, came[file], came[file] < whole ? `to the kernel, ${percent(came[file], whole)}` : "in the kernel");
     } catch (error) {
       if (mine === run) send({ do: "unreadable", run, file, why: String(error) });
     }
@@ -143,7 +143,7 @@ function render({ model, el }) {
     if (moving && at < files.length) {
       const [, sent] = moving;
       const size = files[at].size;
-      show(at, sent, sent < size ? `to the service, ${Math.floor((100 * sent) / size)} %` : "sent");
+      show(at, sent, sent < size ? `to the service, ${percent(sent, size)}` : "sent");
     }
   }
 

@@ -6,10 +6,14 @@ One notebook and one kernel for all; the tests run in order and leave no filter 
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from odps_nb.notebook.explore import bars
+from odps_nb.notebook.live import twin
+from odps_nb.notebook.progress.words import format_percent
 from tests.support.explored import (
     active,
     cancel_a_profile,
@@ -126,6 +130,57 @@ def test_the_panel_of_a_column_tells_its_profile_and_of_how_many_rows_it_is(page
     assert any("shipped" in row for row in rows)
     panel.press("Escape")
     expect(panel).to_be_hidden()
+
+
+def test_the_panel_of_numbers_lists_statistics_and_its_outliers_filter(page):
+    view = explorer(page, ORDERS)
+    cell(view, -1, column_of(view, "amount")).locator(".odps-x-ends").first.click()
+    panel = view.get_by_role("dialog")
+    names = panel.get_by_role("rowheader").all_inner_texts()
+    assert names[:5] == ["nulls", "distinct", "zeros", "mean", "std"]
+    assert names[5:] == ["min", "25 %", "median", "75 %", "max"]
+    assert all(panel.locator(".odps-x-facts td").all_inner_texts())
+    row = panel.locator("button.odps-x-row").filter(has_text="above ")
+    limit = float(re.match(r"above ([\d,.]+)", row.inner_text())[1].replace(",", ""))
+    row.focus()
+    page.keyboard.press("Enter")
+    chip = view.locator(".odps-x-chip")
+    expect(chip).to_have_count(1)
+    shown = [cell(view, n, column_of(view, "amount")).inner_text() for n in (0, 1, 2)]
+    assert all(float(one) > limit for one in shown)
+    view.get_by_label("remove the filter").click()
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
+
+
+def in_browser(page, expression, given):
+    """Evaluate an expression of ``given`` with the scripts of the explorer's profiles."""
+    scripts = (
+        Path(twin.__file__).with_name("common.js"),
+        Path(bars.__file__).with_name("profile.js"),
+    )
+    code = "\n".join(one.read_text(encoding="utf-8") for one in scripts)
+    return page.evaluate(f"(given) => {{ {code}; return {expression}; }}", given)
+
+
+def test_percentages_are_written_alike_in_the_kernel_and_in_the_browser(page):
+    cases = [(n, of) for of in (1, 3, 8, 1000, 64_000) for n in (0, 1, of // 3, of - 1, of)]
+    found = in_browser(page, "given.map(([n, of]) => percent(n, of))", cases)
+    assert found == [format_percent(n / of) for n, of in cases]
+
+
+def test_the_rows_without_the_filter_are_grey_bars_behind_those_of_the_filter(page):
+    told = {"rows": 40, "words": "", "ends": ["0", "9"], "is_line": True, "is_log": False}
+    told |= {"bars": [["a", 10, 20.0], ["b", 20, 13], ["c", 5, None]], "beside": [2]}
+    cell = "columnProfiles({}).summary({ name: 'x' }, 0, given, '')"
+    height = "Number(one.getAttribute('height'))"
+    for kind, heights in (("whole", [26, 17]), ("count", [13, 26])):
+        rects = f"[...{cell}.querySelectorAll('rect.odps-x-{kind}')].map((one) => {height})"
+        assert in_browser(page, rects, told) == heights
+    spoken = in_browser(page, f"{cell}.getAttribute('aria-label')", told)
+    assert spoken == "profile of x: 0 to 9, 5 c"
+    ends = f"{cell}.querySelector('.odps-x-ends').textContent"
+    assert in_browser(page, ends, told) == "0 – 9"
+    assert in_browser(page, ends, told | {"is_line": False}) == "b 50 %"
 
 
 @pytest.mark.usefixtures("stalled")

@@ -156,12 +156,12 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             "words": text,
             "rows": 2,
             "nulls": 1,
-            "distinct": 2,
-            "more_distinct": False,
-            "least": text,
-            "greatest": text,
-            "is_range": True,
-            "bars": [[text, 1, None], [text, 1, 0.5]],
+            "ends": [text, text],
+            "facts": [[text, text]],
+            "is_line": True,
+            "is_log": True,
+            "bars": [[text, 1, 0.5], [text, 1, None]],
+            "beside": [1],
         }
         tell(page, kind="profile", label=text, whole=False, columns=[described, described])
         tell(page, kind="count", total=2, rows=text, why=text)

@@ -10,7 +10,9 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
-from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle, thumbnails
+from odps_nb.notebook.explore.bars import Bar
+from odps_nb.notebook.explore.profile import ColumnProfile
+from odps_nb.notebook.explore.static import HTML_BYTES, _bars, mimebundle, thumbnails
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 
@@ -69,6 +71,17 @@ def test_a_result_and_a_filtered_read_show_rows_too(odps):
     assert "there may be more rows; use explore()" in shown["text/plain"]
     shown = odps.table("orders").read(["id"], where="id < 0")._repr_mimebundle_()
     assert "no rows" in shown["text/plain"]
+
+
+def test_bars_of_all_rows_stand_out_in_grey_from_those_of_the_filter():
+    bars = (Bar("a", 10, value="a", whole=20.0), Bar("b", 20, value="b", whole=5), Bar("c", 5))
+    html = str(_bars(ColumnProfile(rows=35, nulls=0, bars=bars)))
+    assert re.findall(r"height:(\d+)px(;background:linear)?", html) == [
+        ("26", ""),  # all bars
+        ("24", ";background:linear"),
+        ("24", ""),
+        ("6", ""),
+    ]
 
 
 def test_an_error_replaces_the_rows(odps):

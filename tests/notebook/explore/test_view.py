@@ -270,8 +270,8 @@ def test_a_profile_agrees_with_the_rows(view, written):
         column = written[name]
         assert found[name].nulls == column.null_count
         assert found[name].distinct == pc.count_distinct(column).as_py()
-    assert (found["id"].least, found["id"].greatest) == ("0", "2999")
-    assert (found["amount"].least, found["amount"].greatest) == ("0.00", "29.99")
+    assert (found["id"].min, found["id"].max) == ("0", "2,999")
+    assert (found["amount"].min, found["amount"].max) == ("0", "29.99")
     assert [(bar.label, bar.count) for bar in found["flag"].bars] == [
         ("false", 2400),
         ("true", 600),
@@ -283,10 +283,7 @@ def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
     sample, whole = view.describe(), view.describe_all(progress=False)
     assert whole.label == f"all {ROWS:,} rows"
     for one, other in zip(sample.columns, whole.columns, strict=True):
-        assert (one.nulls, one.least, one.greatest) == (other.nulls, other.least, other.greatest)
-        if one.is_range:
-            assert [bar.count for bar in one.bars] == [bar.count for bar in other.bars]
-    assert whole.columns[0].more_distinct
+        assert (one.facts, one.bars, one.ends) == (other.facts, other.bars, other.ends)
 
 
 def test_a_profile_that_was_cancelled_before_it_reads_reads_nothing(view):
@@ -472,7 +469,7 @@ def test_intervals_are_described(odps, new_name):
     view = RowView(rows_of(odps.table(name).read()), seed=1)
     described = view.describe().columns[0]
     assert (described.nulls, described.distinct) == (1, 2)
-    assert described.least != described.greatest
+    assert described.min != described.max
     view.close()
 
 
@@ -484,7 +481,7 @@ def test_a_sample_has_times_that_need_microseconds(odps, new_name):
     view = RowView(rows_of(table.read()), sample=20_000)
     with pytest.warns(OdpsNbWarning, match="RuntimeTimestamp data overflow"):
         (found,) = view.describe().columns
-    assert (found.rows, found.least, found.greatest) == (10_100, f"{near}", f"{far}")
+    assert (found.rows, found.min, found.max) == (10_100, f"{near}", f"{far}")
     assert view.page(10_000).count == 100
     view.close()
     odps.drop_table(table.name)

@@ -26,7 +26,11 @@ def test_durations(seconds, text):
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(1e-9, "<1 %"), (0.0099, "<1 %"), (0.01, "1 %"), (0.999, "99 %"), (1.0, "100 %")],
+    [
+        *((0.0, "0 %"), (1e-9, "< 0.1 %"), (0.0099, "1 %"), (0.01, "1 %"), (0.025, "2.5 %")),
+        *((0.0999, "10 %"), (0.125, "13 %"), (0.41, "41 %"), (0.9899, "99 %"), (0.996, "99.6 %")),
+        *((0.9999, "> 99.9 %"), (1.0, "100 %")),
+    ],
 )
 def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
     assert words.format_percent(share) == text

@@ -1,0 +1,175 @@
+"""Statistics of a column: mean, deviation and quantiles of numbers, lengths of texts.
+
+`Measures` processes arrays in bounded memory. Quantiles are exact up to `EXACT` values and
+estimated beyond. All other statistics are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.notebook.explore.scale import Scale
+from odps_nb.notebook.explore.sketches import QuantileSketch
+
+EXACT = 64_000
+"""Maximum number of values whose quantiles are exact."""
+
+QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
+_USUAL = Context(prec=28)  # as Decimal's default, which pandas uses
+_WIDE = Context(prec=400)
+
+
+class Measures:
+    """The statistics of numbers and times, which have a scale, or of texts, which have none."""
+
+    def __init__(self, scale: Scale | None) -> None:
+        self._scale = scale
+        self._parts: _Numbers | _Texts | None = None
+        self._quantiles = _Quantiles(scale) if scale is not None else None
+
+    def add(self, array: pa.Array) -> None:
+        """Add values without nulls and NaN, at least one."""
+        if self._quantiles is not None:
+            self._quantiles.add(array)
+        if self._parts is None:
+            if pt.is_string(array.type) or pt.is_large_string(array.type):
+                self._parts = _Texts()
+            elif not pt.is_temporal(array.type) and self._scale is not None:
+                self._parts = _Numbers()
+        if self._parts is not None:
+            self._parts.add(array)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether the quantiles are estimates."""
+        return self._quantiles is not None and self._quantiles.is_estimated
+
+    def values(self) -> dict[str, Any]:
+        """Return the statistics by name."""
+        found = {} if self._parts is None else self._parts.values()
+        if self._quantiles is not None:
+            quartiles = self._quantiles.values()
+            found |= quartiles if self._parts is not None else {"median": quartiles["median"]}
+        return found
+
+
+class _Numbers:
+    """Count, sum, squared deviations and zeros."""
+
+    def __init__(self) -> None:
+        self._count = self._zeros = 0
+        self._mean = self._squares = 0.0
+        self._total: int | Decimal | None = None
+        self._is_decimal = False
+
+    def add(self, array: pa.Array) -> None:
+        places = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        self._zeros += int(np.count_nonzero(places == 0))
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers near 1e308
+            mean = float(places.mean())
+            squares = float(np.square(places - mean).sum())
+            both, step = self._count + len(places), mean - self._mean
+            self._mean += step * (len(places) / both)
+            self._squares += squares + step * step * (self._count * len(places) / both)
+        self._count = both
+        self._is_decimal = pt.is_decimal(array.type)
+        if not pt.is_floating(array.type):
+            self._total = _WIDE.add(Decimal(self._total or 0), _total(array))
+
+    def values(self) -> dict[str, Any]:
+        mean: float | Decimal = self._mean
+        if self._total is not None:
+            exact = _USUAL.divide(self._total, Decimal(self._count))
+            mean = exact if self._is_decimal else float(exact)
+        deviation = math.sqrt(self._squares / (self._count - 1)) if self._count > 1 else None
+        return {"mean": mean, "std": deviation, "zeros": self._zeros}
+
+
+def _total(array: pa.Array) -> Decimal:
+    """Return the exact sum of integers or decimals."""
+    if pt.is_integer(array.type):
+        whole = array.cast(pa.int64()).to_numpy()
+        return Decimal(int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum()))
+    if array.type.precision <= 60:
+        return Decimal(pc.sum(array.cast(pa.decimal256(76, array.type.scale))).as_py())
+    total = Decimal(0)
+    for value in array.to_pylist():
+        total = _WIDE.add(total, value)
+    return total
+
+
+class _Texts:
+    """Number of blank texts, and lengths in characters."""
+
+    def __init__(self) -> None:
+        self._count = self._blank = self._sum = 0
+        self._ends: tuple[int, int] | None = None
+
+    def add(self, array: pa.Array) -> None:
+        self._blank += pc.sum(pc.equal(pc.utf8_trim_whitespace(array), "")).as_py() or 0
+        lengths = pc.utf8_length(array)
+        found = pc.min_max(lengths).as_py()
+        low, high = self._ends or (found["min"], found["max"])
+        self._ends = min(low, found["min"]), max(high, found["max"])
+        self._sum += pc.sum(lengths).as_py()
+        self._count += len(array)
+
+    def values(self) -> dict[str, Any]:
+        assert self._ends is not None  # `add` was called
+        low, high = self._ends
+        mean = self._sum / self._count
+        return {"blank": self._blank, "min length": low, "mean length": mean, "max length": high}
+
+
+class _Quantiles:
+    """Keeps up to `EXACT` values, and an estimate of more."""
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+        self._kept: list[pa.Array] = []
+        self._sketch: QuantileSketch | None = None
+
+    @property
+    def is_estimated(self) -> bool:
+        return self._sketch is not None
+
+    def add(self, array: pa.Array) -> None:
+        self._kept.append(_ordered(self._scale.keys(array)))
+        if self._sketch is None and sum(map(len, self._kept)) > EXACT:
+            self._sketch = QuantileSketch()
+        if self._sketch is not None:
+            for keys in self._kept:
+                self._sketch.add(keys.cast(pa.float64(), safe=False).to_numpy())
+            self._kept = []
+
+    def values(self) -> dict[str, Any]:
+        shares = list(QUARTILES.values())
+        if self._sketch is not None:
+            found: list[Any] = self._sketch.quantiles(shares)
+        else:
+            keys = _ordered(pa.concat_arrays(self._kept))
+            found = [_at(keys, share) for share in shares]
+        return dict(zip(QUARTILES, map(self._scale.back, found), strict=True))
+
+
+def _ordered(keys: pa.Array) -> pa.Array:
+    """Return a sorted copy, which does not keep the batch of the values in memory."""
+    return keys.take(pc.sort_indices(keys))
+
+
+def _at(ordered: pa.Array, share: float) -> Any:
+    """Return a quantile of ordered numbers, between two of them if necessary, as pandas does."""
+    place = (len(ordered) - 1) * share
+    low = ordered[math.floor(place)].as_py()
+    high = ordered[math.ceil(place)].as_py()
+    if isinstance(low, float):
+        return low + (high - low) * (place - math.floor(place))
+    step = _WIDE.multiply(_WIDE.subtract(Decimal(high), Decimal(low)), Decimal(place % 1))
+    return _WIDE.add(Decimal(low), step)
