@@ -84,7 +84,7 @@ class Browser {
     this.status = element("div", "odpsNb-status");
     this.status.setAttribute("role", "status");
     this.node = element("div", "odpsNb-sidebar");
-    this.node.append(head, this.status, this.tree.node);
+    this.node.append(head, this.tree.uses, this.status, this.tree.node);
   }
 
   // Show the current notebook's tables; asks for them only where a person sees them.

@@ -20,6 +20,9 @@ export class Tree {
     this.node.setAttribute("aria-description", hint);
     this.node.tabIndex = 0;
     this.node.append(this.space);
+    this.uses = element("div", "odpsNb-uses"); // buttons of the active row
+    this.uses.setAttribute("role", "toolbar");
+    this.uses.setAttribute("aria-label", "Actions of the selected row");
     this.node.addEventListener("scroll", () => this.draw());
     this.node.addEventListener("keydown", (event) => this.#key(event));
     this.node.addEventListener("click", (event) => this.#click(event));
@@ -44,6 +47,19 @@ export class Tree {
     const isDrawn = at >= first && at < last;
     if (isDrawn) this.node.setAttribute("aria-activedescendant", `odpsNb-row-${at}`);
     else this.node.removeAttribute("aria-activedescendant");
+    this.#drawUses(this.rows[at]?.uses ?? []);
+  }
+
+  #drawUses(uses) {
+    if (this.uses.dataset.drawn === uses.join()) return; // a button keeps its focus
+    this.uses.dataset.drawn = uses.join();
+    const buttons = uses.map((use) => {
+      const button = element("button", "odpsNb-use", use);
+      button.title = `${use} (${keyOf(use)})`;
+      button.addEventListener("click", () => this.onUse(this.active, use));
+      return button;
+    });
+    this.uses.replaceChildren(...buttons);
   }
 
   #row(row, index) {
@@ -65,10 +81,7 @@ export class Tree {
     twist.setAttribute("aria-hidden", "true");
     node.append(twist, element("span", "odpsNb-name", row.name));
     if (row.detail) node.append(element("span", "odpsNb-detail", row.detail));
-    if (row.uses) {
-      node.setAttribute("aria-keyshortcuts", row.uses.map(keyOf).join(" "));
-      node.append(buttonsOf(row.uses));
-    }
+    if (row.uses) node.setAttribute("aria-keyshortcuts", row.uses.map(keyOf).join(" "));
     return node;
   }
 
@@ -77,11 +90,9 @@ export class Tree {
     const row = this.rows[found?.dataset.index];
     if (!row) return;
     this.active = row.node;
-    const button = event.target.closest(".odpsNb-use");
     // not "dblclick": its target may be gone after the first click
     const isDouble = event.detail === 2 && row.open === undefined;
-    if (button) this.onUse(row.node, button.textContent);
-    else if (isDouble && row.uses) this.onUse(row.node, row.uses[0]);
+    if (isDouble && row.uses) this.onUse(row.node, row.uses[0]);
     else if (row.open !== undefined) this.onToggle(row.node);
     else this.draw();
   }
@@ -141,17 +152,6 @@ export function element(tag, className, text = "") {
 
 function keyOf(use) {
   return use[0].toUpperCase();
-}
-
-function buttonsOf(uses) {
-  const box = element("span", "odpsNb-uses");
-  for (const use of uses) {
-    const button = element("button", "odpsNb-use", use);
-    button.title = `${use} (${keyOf(use)})`;
-    button.tabIndex = -1; // by keyboard it is the letter
-    box.append(button);
-  }
-  return box;
 }
 
 function twistOf(row) {

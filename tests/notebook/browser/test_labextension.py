@@ -193,7 +193,7 @@ def browsed(connected: Lab) -> Lab:
     connected.show("odps-nb-sidebar")
     before = connected.requests()
     connected.page.click(".odpsNb-refresh")
-    connected.wait(f"() => /^\\d+ tables$/.test(({STATUS})())")
+    connected.wait(f"() => /^[1-9]\\d* tables$/.test(({STATUS})())")
     tables = int(connected.page.evaluate(STATUS).split()[0])
     described = tables if tables <= 40 else 0
     assert connected.requests() - before == 3 + described  # projects, schemas, tables
@@ -266,6 +266,7 @@ def cells(browsed: Lab) -> Iterator[Lab]:
     browsed.row("amount").wait_for()
     browsed.page.locator(".odpsNb-tree").focus()
     yield browsed
+    browsed.find("orders")
     for index in reversed(range(len(browsed.sources()))):
         if browsed.sources()[index] not in before:
             browsed.page.evaluate(
@@ -273,13 +274,14 @@ def cells(browsed: Lab) -> Iterator[Lab]:
             )
     assert browsed.sources() == before
     browsed.row("orders").click()
+    browsed.row("amount").wait_for(state="detached")
 
 
 def test_a_read_is_always_in_a_new_cell_and_gets_a_new_variable(cells: Lab) -> None:
     before = cells.sources()
     cells.select(0)
-    cells.row("orders").hover()
-    cells.row("orders").get_by_role("button", name="read", exact=True).click()
+    uses = cells.page.get_by_role("toolbar", name="Actions of the selected row")
+    uses.get_by_role("button", name="read", exact=True).click()
     cells.wait_inserted(len(before))
     cells.page.keyboard.type("  # here")  # the cell has the focus, the cursor is behind it
     first = "%odps read orders -n 1000 -o df2  # here"  # the kernel has a df
