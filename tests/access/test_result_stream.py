@@ -46,7 +46,9 @@ def test_parts_are_in_order_however_many_are_read_at_a_time(
 
 
 def test_the_title_of_the_rows_is_that_of_the_query(odps: Connection) -> None:
-    query = "select 'a long literal that does not fit' as a, 'another one that is as long' as b"
+    query = (
+        "select 'a long literal that does not fit' as a, 'another one that is just as long' as b"
+    )
     title = rows_of(odps.sql(query, progress=False)).title
     assert title == "select 'a long literal that does not fit' as a, …"
 
