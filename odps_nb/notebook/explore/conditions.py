@@ -124,7 +124,7 @@ def given_condition(
     if len(found) != 1:
         raise ArgumentError(
             f"{len(found)} conditions are given for {column.name!r}; give one",
-            hint="pass low= and high=, values=, contains=, starts= or null=True",
+            hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
 

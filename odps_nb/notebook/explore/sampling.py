@@ -26,7 +26,7 @@ ENOUGH_ROWS = 1000
 
 
 @dataclass(slots=True)
-class Sample:
+class SampledRows:
     """Rows drawn for a profile; ``is_all`` if no other rows match, ``is_random`` if not the first.
 
     ``most`` bounds the number of rows, and `SAMPLE_BYTES` their size.
@@ -76,7 +76,7 @@ def draw_sample(
     cancel: CancelToken,
     *,
     matching: Callable[[], int | None] = lambda: None,
-) -> Sample:
+) -> SampledRows:
     """Draw at most ``most`` of the rows that match a condition, spread over all of them.
 
     With few matching rows, a search ends after `SAMPLE_SECONDS`. Rows without numbers, such as
@@ -93,7 +93,7 @@ def draw_sample(
         first = _first_rows(rows, where, most, cancel)
         if numbered is None or first.is_all:
             return first
-    sample = Sample(most)
+    sample = SampledRows(most)
     is_filtered = where is not None or rows.row_count is None
     is_late = True
     with _bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
@@ -108,7 +108,7 @@ def draw_sample(
 
 
 def _take_ranges(
-    sample: Sample, total: int, read: ReadRange, seed: int | None, token: CancelToken
+    sample: SampledRows, total: int, read: ReadRange, seed: int | None, token: CancelToken
 ) -> bool:
     parts = RandomParts(total, sample.most, seed)
     while ranges := parts.take(sample.rows):
@@ -134,8 +134,8 @@ def _take_ranges(
     return True
 
 
-def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> Sample:
-    sample = Sample(most, is_random=False)
+def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> SampledRows:
+    sample = SampledRows(most, is_random=False)
     with _bounded(SAMPLE_SECONDS, cancel) as token:
         token.watch(rows)
         with closing(rows.found(where)) as placed:
