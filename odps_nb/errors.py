@@ -24,6 +24,7 @@
     │   ├── ServerFaultError     5xx
     │   └── QueryError           a SQL instance failed
     ├── ArgumentError            an argument is wrong; also a ValueError
+    │   └── PositionError        no item at this position; also an IndexError
     ├── ConversionError          a value or type does not fit its target
     ├── ConfigError              invalid profile, credentials or options
     │   └── MissingDependencyError   an optional library or program is not installed
@@ -59,6 +60,7 @@ __all__ = [
     "OdpsNbError",
     "OdpsNbWarning",
     "OversizeError",
+    "PositionError",
     "ProtocolError",
     "QueryError",
     "RequestTimeoutError",
@@ -343,6 +345,10 @@ class ArgumentError(OdpsNbError, ValueError):
 
     code: str | None
     argument: str | None
+
+
+class PositionError(ArgumentError, IndexError):
+    """A sequence, which may be empty, has no item at this position."""
 
 
 class ConversionError(OdpsNbError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odps_nb.errors import ArgumentError, visible
+from odps_nb.errors import ArgumentError, PositionError, visible
 
 __all__ = [
     "STRICT_TEXT",
@@ -415,9 +415,32 @@ def count_of(count: int, noun: str) -> str:
     return f"{count:,} {plural}"
 
 
+def no_item(noun: str, position: int, count: int) -> PositionError:
+    """Return the error for a position outside a sequence of ``count`` items."""
+    hint = f"pass a position from 0 to {count - 1}" if count else "select other rows"
+    there = count_of(count, noun) if count else f"no {noun}s"
+    return PositionError(f"there is no {noun} {position}: the sequence has {there}", hint=hint)
+
+
 def shorten(text: str, limit: int) -> str:
     """Truncate ``text`` to ``limit`` characters; if truncated, the last one is an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def query_title(sql: str, limit: int = 80) -> str:
+    """Return a query on one line; if it is long, cut it before a word or literal.
+
+    >>> query_title("select id\n  from orders where status = 'not paid'", 40)
+    'select id from orders where status = …'
+    """
+    text = " ".join(sql.split())
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1].rpartition(" ")[0]
+    for quote in "'\"`":
+        if cut.count(quote) % 2:
+            cut = cut.rpartition(quote)[0]
+    return f"{cut.rstrip()} …" if cut.strip() else shorten(text, limit)
 
 
 def format_bytes(count: float) -> str:

@@ -65,6 +65,7 @@ TREE = {
     "ServerFaultError": "ServiceError",
     "QueryError": "ServiceError",
     "ArgumentError": "OdpsNbError",
+    "PositionError": "ArgumentError",
     "ConversionError": "OdpsNbError",
     "ConfigError": "OdpsNbError",
     "MissingDependencyError": "ConfigError",

@@ -30,6 +30,7 @@ from odps_nb.terms import (
     TimeUnit,
     WriteMode,
     format_bytes,
+    query_title,
 )
 
 
@@ -377,3 +378,13 @@ def test_repr_of_a_reference_is_bounded() -> None:
 )
 def test_bytes_are_written_for_people(count: float, text: str) -> None:
     assert format_bytes(count) == text
+
+
+def test_the_title_of_a_query_is_cut_before_a_literal_and_says_so() -> None:
+    short = "select id\n  from orders"
+    assert query_title(short) == "select id from orders"
+    for literal in ("'two words or more'", '"two words or more"', "`two words or more`"):
+        title = query_title(f"select id from orders where note = {literal}", 45)
+        assert title == "select id from orders where note = …"
+    assert query_title("select id, customer, amount from orders", 25) == "select id, customer, …"
+    assert query_title("x" * 100, 10) == "xxxxxxxxx…"

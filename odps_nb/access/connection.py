@@ -17,7 +17,7 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
 from odps_nb.client.sql.definitions import create_table, drop_table
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.terms import BlobReference, TableName, TextOptions, shorten
+from odps_nb.terms import BlobReference, TableName, TextOptions, query_title
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,8 +158,8 @@ class Connection:
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
             `TableSchema`. Alternatively, data as for `Table.write`: its columns define the table
-            (see ``docs/types-and-times.md``), and its rows are written in one commit. If the write
-            fails, the table is dropped.
+            (see ``docs/types-and-times.md``), and its rows are written in one commit; a further
+            `Table.write` would add them again. If the write fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -364,7 +364,7 @@ class Connection:
         if not wait:
             return Result(self, submit_sql(self._storage, query, settings=settings), text=shown)
         listener = listener_of(progress)
-        title = shorten(" ".join(query.split()), 80)
+        title = query_title(query)
         with ProgressTracker("sql", title, listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(

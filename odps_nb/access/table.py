@@ -238,7 +238,9 @@ class Table(ForEngines):
             of each row added or updated, without deleted rows.
         changes
             Return every change of a table with a primary key, and append a column ``_change``:
-            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``.
+            ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
+            reports neither the version of a change nor the order of changes to different keys. To
+            process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
             Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
             ``columns``, ``where`` and ``since``, because that session may omit other rows.

@@ -6,6 +6,7 @@ import difflib
 import itertools
 import logging
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("odps_nb")
 _WILD = re.compile(r"[*?\[]")
+_NUMBER = re.compile(r"([0-9]{1,18})")
 _MAX_SUGGESTED_FROM = 2000
 
 
@@ -146,6 +148,46 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
     """Add similar table names to an error's hint; sends one request."""
     if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
         error.hint = f"did you mean {' or '.join(close)}?"
+
+
+def suggest_partitions(
+    storage: StorageClient,
+    table: TableName,
+    specs: Sequence[PartitionSpec],
+    error: NotFoundError,
+) -> None:
+    """Add the existing partitions nearest to a missing one to an error's hint; lists partitions."""
+    if error.code != "NoSuchPartition":
+        return
+    found = iter_partitions(storage, table)
+    try:
+        known = [one.spec for one in itertools.islice(found, _MAX_SUGGESTED_FROM)]
+    except OdpsNbError:  # the caller raises the original error, without suggestions
+        return
+    missing = next((one for one in specs if not any(map(one.covers, known))), None)
+    if missing is not None:
+        near = _nearest(missing, known)
+        verb = "is" if len(near) == 1 else "are"
+        told = f"the nearest partition{'s' * (len(near) > 1)} {verb} {' and '.join(near)}"
+        error.hint = told if near else "the table has no partitions; write rows first"
+
+
+def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
+    """Return the partition with the same numbers, or those just before and after in order."""
+    keys = [key for key, _ in missing]
+    same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
+    names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}
+    ordered, wanted = sorted(names, key=_numbers_apart), _numbers_apart(str(missing))
+    at = bisect_left(ordered, wanted, key=_numbers_apart)
+    if (
+        at < len(ordered) and _numbers_apart(ordered[at]) == wanted
+    ):  # such as 2024-01-02, not 2024-1-2
+        return ordered[at : at + 1]
+    return ordered[max(0, at - 1) : at + 1]
+
+
+def _numbers_apart(text: str) -> list[str | int]:
+    return [int(part) if n % 2 else part for n, part in enumerate(_NUMBER.split(text))]
 
 
 def explain_refused_table(

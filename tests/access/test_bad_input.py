@@ -114,6 +114,34 @@ def test_a_partition_that_is_not_there_is_the_service_s_own_error(odps):
 
 
 @pytest.mark.parametrize(
+    ("missing", "near"),
+    [
+        ("ds=1999-01-01", "partition is ds=2024-01-01"),
+        ("ds=2024-01-09", "partition is ds=2024-01-08"),
+        ("ds=2024-01-03a", "partitions are ds=2024-01-03 and ds=2024-01-04"),
+        ("ds=2024-1-3", "partition is ds=2024-01-03"),
+        (["ds=2024-01-01", "ds=20240103"], "partition is ds=2024-01-08"),
+    ],
+)
+def test_a_missing_partition_suggests_the_nearest_ones(odps, missing, near):
+    with pytest.raises(NotFoundError) as caught:
+        odps.table("orders").read(partitions=missing).to_arrow()
+    assert caught.value.hint == f"the nearest {near}"
+
+
+def test_a_missing_level_of_a_partition_suggests_the_same_level(odps, new_name):
+    table = odps.create_table(new_name("levels"), "id bigint", partitioned_by=["d int", "h int"])
+    with pytest.raises(NotFoundError) as caught:
+        table.read(partitions="d=1").to_arrow()
+    assert caught.value.hint == "the table has no partitions; write rows first"
+    for day in (2, 10):
+        table.write([(1, day, 5)])
+    with pytest.raises(NotFoundError) as caught:
+        table.read(partitions="d=3").to_arrow()
+    assert caught.value.hint == "the nearest partitions are d=2 and d=10"
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "orders; drop table orders",

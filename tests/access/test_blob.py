@@ -9,7 +9,7 @@ import pytest
 import odps_nb
 from odps_nb.access.blob import Blob
 from odps_nb.access.blobs.column import BlobColumn
-from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.errors import ArgumentError, NotFoundError, PositionError
 from odps_nb.terms import BlobReference
 
 
@@ -38,6 +38,17 @@ def test_a_column_is_a_sequence_without_nulls(written):
     assert len(written.blobs("data", where="id >= 1")) == 2
     assert repr(column) == f"BlobColumn(3 blobs of {written.name}.data)"
     assert repr(column[:1]) == f"BlobColumn(1 blob of {written.name}.data)"
+
+
+def test_a_missing_position_is_a_typed_index_error(odps):
+    none = odps.table("media").blobs("content", where="name = 'no such file'")
+    for position in (0, -1):
+        with pytest.raises(PositionError, match=f"no blob {position}: .* has no blobs") as caught:
+            none[position]
+        assert caught.value.hint == "select other rows"
+    with pytest.raises(IndexError, match="no blob 2: the sequence has 2 blobs"):
+        odps.table("media").blobs("content", limit=2)[2]
+    assert list(none) == []
 
 
 def test_the_head_of_a_blob_is_known_without_its_bytes(written):

@@ -11,6 +11,7 @@ import pytest
 
 import odps_nb
 from odps_nb import Connection, Result
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 
 ALL = "select id, ds from orders where ds = '2024-01-01'"
@@ -42,6 +43,14 @@ def test_parts_are_in_order_however_many_are_read_at_a_time(
 ) -> None:
     batches = result.batches(workers=workers, read_ahead=1 << 16, progress=False)
     assert pa.Table.from_batches(batches).equals(rows)
+
+
+def test_the_title_of_the_rows_is_that_of_the_query(odps: Connection) -> None:
+    query = (
+        "select 'a long literal that does not fit' as a, 'another one that is just as long' as b"
+    )
+    title = rows_of(odps.sql(query, progress=False)).title
+    assert title == "select 'a long literal that does not fit' as a, …"
 
 
 def test_less_than_one_worker_is_refused(result: Result) -> None:

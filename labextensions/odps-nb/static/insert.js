@@ -1,47 +1,66 @@
-// Inserts names into the notebook's active cell and runs nothing. A name comes from the service, and
-// the user runs the cell afterwards: a name with other characters than those of names is quoted.
+// Writes to the notebook: a new cell for a magic, a name at the cursor. A name comes from the
+// service: only plain names become part of a magic, and in SQL others are quoted.
 
-// `%odps read` of a table on a line of its own; in a cell of ours, which has SQL, the name alone.
-export function insertRead(panel, name, NotebookActions) {
-  const cell = usableCell(panel, NotebookActions);
-  const source = cell.model.sharedModel.getSource();
-  if (/^\s*%%odps\b/.test(source)) return insertText(panel, name, NotebookActions);
-  if (!/^[\p{L}\p{N}_.]+$/u.test(name)) return;
-  const line = `%odps read ${name} -n 1000 -o df`;
-  if (source.trim() === "") return replace(panel, cell, 0, source.length, line);
-  const cursor = cell.editor ? offset(cell.editor, source) : source.length;
-  const end = source.indexOf("\n", cursor);
-  const at = end < 0 ? source.length : end;
-  const before = source.slice(source.lastIndexOf("\n", at - 1) + 1, at);
-  return replace(panel, cell, at, at, before.trim() === "" ? line : `\n${line}`);
+const PLAIN = /^[\p{L}\p{N}_.]+$/u;
+const PLAIN_PARTITION = /^[\p{L}\p{N}_.:=,/-]+$/u;
+const LINES = {
+  read: (rows, variable) => `%odps read ${rows} -n 1000${variable ? ` -o ${variable}` : ""}`,
+  preview: (rows) => `%odps head ${rows}`,
+  explore: (rows) => `%odps explore ${rows}`,
+};
+
+// The arguments that select a table or partition in a magic; null where its name is not plain.
+export function rowsIn(table, partition) {
+  if (!PLAIN.test(table)) return null;
+  if (partition === undefined) return table;
+  return PLAIN_PARTITION.test(partition) ? `${table} -p ${partition}` : null;
 }
 
-// A name at the cursor; in back-quotes where SQL needs them.
-export function insertText(panel, name, NotebookActions) {
+// A new cell below the active one. It never changes another cell, and only `read` waits for the
+// user to run it: the others assign no variable.
+export function insertMagic(panel, NotebookActions, use, rows, variable) {
+  const cell = newCell(panel, NotebookActions, LINES[use](rows, variable));
+  if (use === "read") edit(panel, cell, cell.model.sharedModel.getSource().length);
+  else NotebookActions.run(panel.content, panel.sessionContext);
+}
+
+// The variables named `base`, or `base` and a number, in any cell: not all of them exist yet.
+export function variablesIn(panel, base) {
+  const sources = panel.content.widgets.map((cell) => cell.model.sharedModel.getSource());
+  return [...new Set(sources.join("\n").match(new RegExp(`\\b${base}\\d*\\b`, "g")))];
+}
+
+// A name at the cursor of the active cell, in back-quotes where SQL needs them. Where that is not
+// code, or was run, the name is in a new cell.
+export function insertName(panel, NotebookActions, name) {
   if (/[\p{C}\p{Zl}\p{Zp}]/u.test(name)) return;
   const text = /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
-  const cell = usableCell(panel, NotebookActions);
-  const source = cell.model.sharedModel.getSource();
-  const at = cell.editor ? offset(cell.editor, source) : source.length;
-  return replace(panel, cell, at, at, text);
+  const active = panel.content.activeCell;
+  const isWritten = active?.model.type === "code" && !active.readOnly && !wasRun(active);
+  const cell = isWritten ? active : newCell(panel, NotebookActions, "");
+  const { sharedModel } = cell.model;
+  const end = sharedModel.getSource().length;
+  const cursor = cell.editor?.getOffsetAt(cell.editor.getCursorPosition()) ?? end;
+  const at = Math.min(cursor, end);
+  sharedModel.updateSource(at, at, text);
+  edit(panel, cell, at + text.length);
 }
 
-function offset(editor, source) {
-  return Math.min(editor.getOffsetAt(editor.getCursorPosition()), source.length);
+// "[ ]:" until the first run, then "[*]:" or "[5]:".
+function wasRun(cell) {
+  return /[\d*]/.test(cell.node.querySelector(".jp-InputPrompt")?.textContent ?? "");
 }
 
-function replace(panel, cell, from, to, text) {
-  cell.model.sharedModel.updateSource(from, to, text);
+function newCell(panel, NotebookActions, text) {
+  NotebookActions.insertBelow(panel.content);
+  NotebookActions.changeCellType(panel.content, "code");
+  const cell = panel.content.activeCell;
+  cell.model.sharedModel.setSource(text);
+  return cell;
+}
+
+function edit(panel, cell, at) {
   panel.content.mode = "edit";
-  cell.editor?.setCursorPosition(cell.editor.getPositionAt(from + text.length));
+  cell.editor?.setCursorPosition(cell.editor.getPositionAt(at));
   cell.editor?.focus();
-}
-
-// The active cell if it is code that may be edited, else a new one below.
-function usableCell(panel, NotebookActions) {
-  const notebook = panel.content;
-  const active = notebook.activeCell;
-  const isUsable = active?.model.type === "code" && !active.readOnly;
-  if (!isUsable) NotebookActions.insertBelow(notebook);
-  return notebook.activeCell;
 }

@@ -1,4 +1,6 @@
-// The nodes of the sidebar (projects, schemas, tables, columns), and the rows that show them.
+// The nodes of the sidebar (projects, schemas, tables, columns, partitions), and their rows.
+
+import { rowsIn } from "./insert.js";
 
 // What is inside a node of this kind, and how the kernel is asked for it.
 const INSIDE = {
@@ -6,8 +8,9 @@ const INSIDE = {
   project: { ask: "schemas", path: (node) => [node.name] },
   schema: { ask: "tables", path: (node) => [node.parent.name, node.name] },
   table: { ask: "columns", path: (node) => [node.full] },
+  partitions: { ask: "partitions", path: (node) => [node.parent.full] },
 };
-const KINDS = { projects: "project", schemas: "schema", tables: "table", columns: "column" };
+const KINDS = { projects: "project", schemas: "schema", tables: "table", partitions: "partition" };
 
 export function newRoot() {
   return { kind: "root", name: "", children: null, open: true };
@@ -21,26 +24,48 @@ export function questionOf(node) {
 
 // Give a node the children that an answer names; return those that open by themselves.
 export function fill(node, answer) {
+  if (node.kind === "table") return describe(node, answer);
   const kind = KINDS[answer.kind];
   node.more = answer.more;
   node.children = answer.items.map((item) => {
-    const facts = kind === "column" ? item : { name: item };
-    const child = { ...facts, kind, parent: node };
+    if (kind === "partition") return { ...item, kind, parent: node };
+    const child = { name: item, kind, parent: node, children: null, open: false };
     if (kind === "table") child.full = answer.prefix + item;
-    if (kind !== "column") Object.assign(child, { children: null, open: false });
     return child;
   });
   if (kind === "project") return node.children.filter((one) => one.name === answer.current);
   return kind === "schema" && node.children.length === 1 ? node.children : [];
 }
 
-// The rows of all that is open; with `filter`, tables whose name contains it and what they are in.
+// Give a table its columns, number of rows and partitions; `facts` is null where they are unknown.
+export function describe(table, facts) {
+  table.isAsked = true;
+  if (!facts) return [];
+  table.rows = facts.rows;
+  table.children = facts.items.map((item) => ({ ...item, kind: "column", parent: table }));
+  if (facts.partitioned) {
+    const group = { kind: "partitions", name: "partitions", children: null, open: false };
+    table.children.push({ ...group, parent: table });
+  }
+  return [];
+}
+
+// The tables that are known, or only those whose columns were not asked for yet.
+export function* tablesOf(node, { unasked = false } = {}) {
+  for (const child of node.children ?? []) {
+    if (child.kind !== "table") yield* tablesOf(child, { unasked });
+    else if (!unasked || !child.isAsked) yield child;
+  }
+}
+
+// The rows of all that is open; with `filter`, tables that contain it in their name or in that of a
+// column, and what they are in.
 export function rowsOf(node, filter, level = 1) {
   const found = filter.toLowerCase();
   const shown = (node.children ?? []).filter((child) => !found || isKept(child, found));
   const rows = [];
   for (const [n, child] of shown.entries()) {
-    rows.push({ ...rowOf(child), level, position: n + 1, size: shown.length });
+    rows.push({ ...rowOf(child, found), level, position: n + 1, size: shown.length });
     if (child.open) rows.push(...inside(child, filter, level + 1));
   }
   return rows;
@@ -48,26 +73,16 @@ export function rowsOf(node, filter, level = 1) {
 
 // How many tables are known, and how many of them the filter leaves.
 export function count(node, filter) {
+  const tables = [...tablesOf(node)];
   const found = filter.toLowerCase();
-  let [known, kept] = [0, 0];
-  for (const child of node.children ?? []) {
-    if (child.kind === "table") {
-      known += 1;
-      kept += matches(child, found);
-    } else if (child.kind !== "column") {
-      const below = count(child, filter);
-      known += below.known;
-      kept += below.kept;
-    }
-  }
-  return { known, kept };
+  return { known: tables.length, kept: tables.filter((one) => isKept(one, found)).length };
 }
 
 function* notes(node) {
   if (node.asking) yield "asking the kernel …";
   yield* node.problem ?? [];
   const isEmpty = node.children?.length === 0;
-  if (isEmpty) yield node.kind === "table" ? "no columns" : "nothing here";
+  if (isEmpty) yield "nothing here";
   if (node.more) yield `only the first ${node.children.length.toLocaleString("en")} are shown`;
 }
 
@@ -80,19 +95,38 @@ function inside(node, filter, level) {
 }
 
 function isKept(node, found) {
-  if (node.kind === "column") return true;
-  if (matches(node, found)) return true;
-  return node.kind !== "table" && (node.children ?? []).some((child) => isKept(child, found));
+  if (["column", "partitions", "partition"].includes(node.kind) || matches(node, found)) return true;
+  if (node.kind === "table") return columnsWith(node, found).length > 0;
+  return (node.children ?? []).some((child) => isKept(child, found));
 }
 
 function matches(node, found) {
   return node.name.toLowerCase().includes(found);
 }
 
-function rowOf(node) {
+function columnsWith(table, found) {
+  return (table.children ?? []).filter((one) => one.kind === "column" && matches(one, found));
+}
+
+// What can be done with a row: the first one also by Enter and double click, each by its first
+// letter.
+function usesOf(node) {
+  if (node.kind === "column") return ["insert", "copy"];
+  const rows = node.kind === "table" ? rowsIn(node.full) : rowsIn(node.parent.parent.full, node.name);
+  return rows === null ? ["copy"] : ["read", "preview", "explore", "copy"];
+}
+
+function rowOf(node, found) {
   const row = { node, name: node.name, open: node.open, busy: node.asking };
-  if (node.kind === "table") return { ...row, title: node.full, use: "insert read" };
-  if (node.kind !== "column") return { ...row, detail: node.kind };
-  const detail = node.partition ? `${node.type} · partition` : node.type;
-  return { ...row, detail, title: [`${node.name} ${detail}`, node.comment].filter(Boolean).join("\n") };
+  if (node.kind === "column") {
+    const detail = node.partition ? `${node.type} · partition` : node.type;
+    const title = [`${node.name} ${detail}`, node.comment].filter(Boolean).join("\n");
+    return { ...row, detail, title, uses: usesOf(node) };
+  }
+  if (node.kind === "partitions") return row;
+  if (!["table", "partition"].includes(node.kind)) return { ...row, detail: node.kind };
+  const columns = found && node.kind === "table" ? columnsWith(node, found) : [];
+  const size = typeof node.rows === "number" ? `${node.rows.toLocaleString("en")} rows` : "";
+  const detail = [columns.map((one) => one.name).join(", "), size].filter(Boolean).join(" · ");
+  return { ...row, detail, title: node.full ?? node.name, uses: usesOf(node) };
 }

@@ -1,11 +1,15 @@
 // The sidebar: the tables that the magics of the current notebook's kernel reach.
 
-import { insertRead, insertText } from "./insert.js";
+import { insertMagic, insertName, rowsIn, variablesIn } from "./insert.js";
 import { ask } from "./kernel.js";
-import { count, fill, newRoot, questionOf, rowsOf } from "./rows.js";
+import { count, describe, fill, newRoot, questionOf, rowsOf, tablesOf } from "./rows.js";
 import { Tree, element } from "./tree.js";
 
 const ID = "odps-nb-sidebar";
+// Tables whose columns one question to the kernel reads, so that cells in between are not delayed;
+// a schema with no more tables is read at once, for the numbers of rows.
+const AT_A_TIME = 40;
+const MAX_SEARCHED = 1000; // tables whose columns a filter reads: one request each
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
 <g class="jp-icon3 jp-icon-selectable" fill="#616161"><path d="M8 1c3.6 0 6 1 6 2.3S11.600 5.600 8
 5.600 2 4.600 2 3.300 4.400 1 8 1z"/><path d="M2 5v3c0 1.300 2.400 2.300 6 2.300S14 9.300 14
@@ -13,13 +17,14 @@ const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16
 1-3.300 1.600-6 1.600s-5-.6-6-1.600z"/></g></svg>`;
 
 export async function addSidebar(shared, app, tracker, restorer) {
-  const [{ Widget }, { LabIcon }, { NotebookActions }] = await Promise.all([
+  const [{ Widget }, { LabIcon }, { NotebookActions }, { Clipboard }] = await Promise.all([
     shared("@lumino/widgets"),
     shared("@jupyterlab/ui-components"),
     shared("@jupyterlab/notebook"),
+    shared("@jupyterlab/apputils"),
   ]);
   addStyle();
-  const browser = new Browser(tracker, NotebookActions);
+  const browser = new Browser(tracker, NotebookActions, Clipboard);
   class Panel extends Widget {
     onAfterShow() {
       browser.look();
@@ -45,15 +50,18 @@ function addStyle() {
 }
 
 class Browser {
-  constructor(tracker, NotebookActions) {
-    Object.assign(this, { tracker, NotebookActions, isVisible: () => false });
+  constructor(tracker, NotebookActions, Clipboard) {
+    Object.assign(this, { tracker, NotebookActions, Clipboard, isVisible: () => false });
+    this.said = "";
     this.known = new WeakMap(); // notebook -> {root, kernel, stale, fresh}
     this.watched = new WeakSet();
     this.tree = new Tree({
       label: "Projects, tables and columns",
-      hint: "Enter inserts a read of a table, or the name of a column, into the active cell",
+      hint:
+        "Enter or R reads a table in a new cell, P shows its first rows, E explores it, " +
+        "C copies its name. Enter inserts the name of a column.",
       onToggle: (node) => this.toggle(node),
-      onUse: (node) => this.use(node),
+      onUse: (node, use) => this.use(node, use),
     });
     this.build();
     tracker.currentChanged.connect(() => this.look());
@@ -63,9 +71,9 @@ class Browser {
   build() {
     this.filter = element("input", "odpsNb-filter");
     this.filter.type = "search";
-    this.filter.placeholder = "Filter tables";
-    this.filter.setAttribute("aria-label", "Filter tables");
-    this.filter.addEventListener("input", () => this.draw());
+    this.filter.placeholder = "Filter tables and columns";
+    this.filter.setAttribute("aria-label", "Filter tables and columns");
+    this.filter.addEventListener("input", () => this.search());
     this.filter.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown") this.tree.node.focus();
     });
@@ -76,7 +84,7 @@ class Browser {
     this.status = element("div", "odpsNb-status");
     this.status.setAttribute("role", "status");
     this.node = element("div", "odpsNb-sidebar");
-    this.node.append(head, this.status, this.tree.node);
+    this.node.append(head, this.tree.uses, this.status, this.tree.node);
   }
 
   // Show the current notebook's tables; asks for them only where a person sees them.
@@ -133,7 +141,42 @@ class Browser {
     return panel ? this.known.get(panel) : undefined;
   }
 
+  // The filter applies to columns, too, as far as they are known; the others are asked for.
+  search() {
+    this.said = "";
+    this.draw();
+    const state = this.state();
+    if (state) this.read(state);
+  }
+
+  // Ask for the columns and numbers of rows of the tables in a node, and of those that are filtered.
+  async read(state, node) {
+    if (state.reading) return;
+    state.reading = true;
+    try {
+      let tables = this.unread(state, node);
+      while (tables.length > 0 && !state.stale) {
+        this.draw();
+        const names = tables.map((table) => table.full);
+        const answer = await ask(state.kernel, "described", names, false);
+        tables.forEach((table, n) => table.children ?? describe(table, answer.items?.[n]));
+        tables = this.unread(state, node);
+      }
+    } catch (error) {
+      this.said = `The kernel did not answer: ${error.message}`;
+    }
+    state.reading = false;
+    this.draw();
+  }
+
+  unread(state, node) {
+    const isSearched = this.filter.value && [...tablesOf(state.root)].length <= MAX_SEARCHED;
+    const inside = isSearched ? state.root : node;
+    return inside ? [...tablesOf(inside, { unasked: true })].slice(0, AT_A_TIME) : [];
+  }
+
   toggle(node) {
+    this.said = "";
     node.open = !node.open;
     if (node.open && node.children === null) this.open(this.state(), node);
     else this.draw();
@@ -155,14 +198,47 @@ class Browser {
     const next = answer.problem ? [] : fill(node, answer);
     this.draw();
     await Promise.all(next.map((child) => this.open(state, child)));
+    if (answer.kind !== "tables") return;
+    const isShort = answer.items.length <= AT_A_TIME;
+    await this.read(state, isShort ? node : null);
   }
 
-  use(node) {
+  // A read waits for the one before it: its variable must differ from that of the other cell.
+  use(node, use) {
     const panel = this.tracker.currentWidget;
     if (!panel) return;
-    if (node.kind === "table") insertRead(panel, node.full, this.NotebookActions);
-    else if (node.kind === "column") insertText(panel, node.name, this.NotebookActions);
-    else if (node.open !== undefined) this.toggle(node);
+    const done = Promise.resolve(use === "read" ? this.lastRead : null)
+      .then(() => this.useNow(panel, node, use))
+      .catch((error) => this.say(`${use} failed: ${error.message}`));
+    if (use === "read") this.lastRead = done;
+  }
+
+  async useNow(panel, node, use) {
+    this.say("");
+    if (use === "copy") {
+      const text = node.full ?? node.name;
+      this.Clipboard.copyToSystem(text);
+      return this.say(`copied ${text}`);
+    }
+    if (use === "insert") return insertName(panel, this.NotebookActions, node.name);
+    const isTable = node.kind === "table";
+    const rows = isTable ? rowsIn(node.full) : rowsIn(node.parent.parent.full, node.name);
+    const variable = use === "read" ? await this.newVariable(panel) : null;
+    insertMagic(panel, this.NotebookActions, use, rows, variable);
+  }
+
+  // A name that neither the kernel nor a cell has; none where the kernel does not answer.
+  async newVariable(panel) {
+    this.say("Asking the kernel …");
+    const { kernel } = this.known.get(panel);
+    const { name } = await ask(kernel, "variable", variablesIn(panel, "df"), false);
+    this.say("");
+    return name;
+  }
+
+  say(text) {
+    this.said = text;
+    this.draw();
   }
 
   draw() {
@@ -178,6 +254,10 @@ class Browser {
     if (root.problem) return root.problem;
     const { known, kept } = count(root, this.filter.value);
     const text = (number) => number.toLocaleString("en");
-    return [kept === known ? `${text(known)} tables` : `${text(kept)} of ${text(known)} tables`];
+    const tables = `${kept === known ? "" : `${text(kept)} of `}${text(known)} tables`;
+    const isPart = this.filter.value && known > MAX_SEARCHED;
+    const reading = this.state().reading && "reading columns …";
+    const note = reading || (isPart && "columns of opened tables only");
+    return [[tables, note].filter(Boolean).join(" · "), this.said].filter(Boolean);
   }
 }

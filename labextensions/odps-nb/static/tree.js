@@ -1,13 +1,15 @@
 // A tree of any size: only the rows in view are in the page. Text comes in as text nodes only.
 //
 // The focus stays on the tree (aria-activedescendant): arrows, Home, End and Page keys move in it,
-// → opens, ← closes or goes up, space opens and closes, Enter uses a row.
+// → opens, ← closes or goes up, space opens and closes. Enter is a row's first use, and the first
+// letter of each use is its key.
 
 const ROW = 24; // pixels, as in style.css
 const MARGIN = 10; // rows above and below those in view
 
 export class Tree {
-  // `onToggle(node)` opens or closes a node, `onUse(node)` is Enter, double click or the button.
+  // `onToggle(node)` opens or closes a node, `onUse(node, use)` is Enter, a letter, a double click
+  // or a button.
   constructor({ label, hint, onToggle, onUse }) {
     Object.assign(this, { onToggle, onUse, rows: [], active: null });
     this.space = element("div", "odpsNb-space");
@@ -18,13 +20,16 @@ export class Tree {
     this.node.setAttribute("aria-description", hint);
     this.node.tabIndex = 0;
     this.node.append(this.space);
+    this.uses = element("div", "odpsNb-uses"); // buttons of the active row
+    this.uses.setAttribute("role", "toolbar");
+    this.uses.setAttribute("aria-label", "Actions of the selected row");
     this.node.addEventListener("scroll", () => this.draw());
     this.node.addEventListener("keydown", (event) => this.#key(event));
     this.node.addEventListener("click", (event) => this.#click(event));
     new ResizeObserver(() => this.draw()).observe(this.node);
   }
 
-  // Rows are {node, level, position, size, name, detail, title, open, busy, isNote, use}.
+  // Rows are {node, level, position, size, name, detail, title, open, busy, isNote, uses}.
   show(rows) {
     this.rows = rows;
     if (!rows.some((row) => row.node === this.active)) this.active = rows[0]?.node ?? null;
@@ -42,6 +47,19 @@ export class Tree {
     const isDrawn = at >= first && at < last;
     if (isDrawn) this.node.setAttribute("aria-activedescendant", `odpsNb-row-${at}`);
     else this.node.removeAttribute("aria-activedescendant");
+    this.#drawUses(this.rows[at]?.uses ?? []);
+  }
+
+  #drawUses(uses) {
+    if (this.uses.dataset.drawn === uses.join()) return; // a button keeps its focus
+    this.uses.dataset.drawn = uses.join();
+    const buttons = uses.map((use) => {
+      const button = element("button", "odpsNb-use", use);
+      button.title = `${use} (${keyOf(use)})`;
+      button.addEventListener("click", () => this.onUse(this.active, use));
+      return button;
+    });
+    this.uses.replaceChildren(...buttons);
   }
 
   #row(row, index) {
@@ -63,11 +81,7 @@ export class Tree {
     twist.setAttribute("aria-hidden", "true");
     node.append(twist, element("span", "odpsNb-name", row.name));
     if (row.detail) node.append(element("span", "odpsNb-detail", row.detail));
-    if (row.use) {
-      const button = element("button", "odpsNb-use", row.use);
-      button.tabIndex = -1; // by keyboard it is Enter
-      node.append(button);
-    }
+    if (row.uses) node.setAttribute("aria-keyshortcuts", row.uses.map(keyOf).join(" "));
     return node;
   }
 
@@ -76,10 +90,9 @@ export class Tree {
     const row = this.rows[found?.dataset.index];
     if (!row) return;
     this.active = row.node;
-    const isUse = event.target.closest(".odpsNb-use") !== null;
     // not "dblclick": its target may be gone after the first click
     const isDouble = event.detail === 2 && row.open === undefined;
-    if (isUse || isDouble) this.onUse(row.node);
+    if (isDouble && row.uses) this.onUse(row.node, row.uses[0]);
     else if (row.open !== undefined) this.onToggle(row.node);
     else this.draw();
   }
@@ -93,14 +106,17 @@ export class Tree {
     moves.Home = -this.rows.length;
     moves.End = this.rows.length;
     if (!row) return;
+    const use = row.uses?.find((one) => keyOf(one) === event.key.toUpperCase());
     if (event.key in moves) this.#go(at + moves[event.key]);
     else if (event.key === "ArrowRight" && row.open === false) this.onToggle(row.node);
     else if (event.key === "ArrowRight" && this.rows[at + 1]?.level > row.level) this.#go(at + 1);
     else if (event.key === "ArrowLeft" && row.open) this.onToggle(row.node);
     else if (event.key === "ArrowLeft") this.#go(this.#parent(at));
     else if (event.key === " " && row.open !== undefined) this.onToggle(row.node);
-    else if (event.key === "Enter") this.onUse(row.node);
-    else if (!["ArrowRight", " "].includes(event.key)) return;
+    else if (event.key === "Enter" && row.uses) this.onUse(row.node, row.uses[0]);
+    else if (event.key === "Enter" && row.open !== undefined) this.onToggle(row.node);
+    else if (use) this.onUse(row.node, use);
+    else if (!["ArrowRight", "Enter", " "].includes(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
   }
@@ -132,6 +148,10 @@ export function element(tag, className, text = "") {
   node.className = className;
   node.textContent = text;
   return node;
+}
+
+function keyOf(use) {
+  return use[0].toUpperCase();
 }
 
 function twistOf(row) {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
 from odps_nb.access.saving import Folder
-from odps_nb.terms import Compression, count_of
+from odps_nb.terms import Compression, count_of, no_item
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,7 +239,10 @@ class BlobColumn(Sequence[Blob]):
     def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
         if isinstance(index, slice):
             return self.pick(range(len(self._blobs))[index])
-        return self._blobs[index]
+        try:
+            return self._blobs[index]
+        except IndexError:
+            raise no_item("blob", index, len(self)) from None
 
     def __len__(self) -> int:
         return len(self._blobs)

@@ -299,7 +299,7 @@ class _ResultRows:
 
     @property
     def title(self) -> str:
-        return self._title or " ".join(self._result.sql.split())[:80]
+        return self._title or self._result._instance.title
 
     @property
     def connection(self) -> Connection:

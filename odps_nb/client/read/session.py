@@ -15,7 +15,7 @@ from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import explain_refused_table, suggest_tables
+from odps_nb.client.catalog import explain_refused_table, suggest_partitions, suggest_tables
 from odps_nb.client.read.columns import (
     Ask,
     Columns,
@@ -87,6 +87,7 @@ def open_read_session(
         session = _session(plan, answer, columns)
     except NotFoundError as error:
         suggest_tables(storage, plan.table, error)
+        suggest_partitions(storage, plan.table, plan.partitions, error)
         raise
     except InvalidRequestError as error:
         explain_refused_table(storage, plan.table, error, columns=plan.columns)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.sql.settings import schema_settings, split_settings
+from odps_nb.client.sql.suggestions import suggest_names
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
@@ -23,7 +24,7 @@ from odps_nb.errors import (
     ServiceError,
     TransportError,
 )
-from odps_nb.terms import shorten
+from odps_nb.terms import query_title
 from odps_nb.wire.control import (
     COST_TASK,
     SQL_TASK,
@@ -67,7 +68,7 @@ class SqlInstance:
     @property
     def title(self) -> str:
         """The query's text in one line, shortened for captions."""
-        return shorten(" ".join(self.sql.split()), 80)
+        return query_title(self.sql)
 
 
 def submit_sql(
@@ -113,7 +114,7 @@ def submit_sql(
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
         if task.failed:
-            raise _failure(task, answer.instance_id, sql)
+            raise _failure(storage, task, answer.instance_id, sql)
     return SqlInstance(
         project=profile.project,
         instance_id=answer.instance_id,
@@ -236,7 +237,7 @@ def _find_failure(
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
-    return _failure(failed, instance_id, instance.sql)
+    return _failure(storage, failed, instance_id, instance.sql)
 
 
 _MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
@@ -250,7 +251,7 @@ _REFUSED = {
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
 
 
-def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
+def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
     if error.code in _MISSING:  # as a REST request would raise
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
@@ -271,6 +272,7 @@ def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
         if said in error.message:
             error.hint = hint
     error.excerpt = excerpt(sql, error.message)
+    suggest_names(storage, sql, error)
     error.add_note(f"instance {instance_id}")
     return error
 

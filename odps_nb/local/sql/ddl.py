@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right, Rights
-from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.sql.statements import (
     AlterTable,
     ChangeColumn,
@@ -70,14 +69,11 @@ class Place:
         try:
             return catalog.table(wanted)
         except NotFoundError as error:
-            advice = self._advice(catalog, name, wanted, error.code)
+            advice = self._advice(catalog, name, error.code)
             message = with_advice(error.message, advice)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
-    def _advice(self, catalog: Catalog, name: Name, wanted: TableName, code: str | None) -> str:
-        if code == "NoSuchTable":
-            known = [one.name.table for one in catalog.tables(wanted.project, wanted.schema)]
-            return did_you_mean(wanted.table, known)
+    def _advice(self, catalog: Catalog, name: Name, code: str | None) -> str:
         if code == "NoSuchProject" and len(name) == 2:
             whole = f"{self.project}.{'.'.join(name)}"
             if name[0] in catalog.schemas(self.project):

@@ -7,7 +7,7 @@ are replaced with generated names, so that a query can only read registered tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import TokenType, exp
@@ -105,10 +105,9 @@ def translate(
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
-    columns = (column.name for table in named for column in table.schema)
     return TranslatedQuery(
         sql=_spell(query, names),
-        names=replace(names, known_columns=(*columns, *names.known_columns)),
+        names=names,
         tables=tables,
         named=named,
         plain_columns=_plain_columns(query),
@@ -128,14 +127,8 @@ def _names_of(query: Any) -> QueryNames:
             functions.setdefault(node.name.casefold(), place_of(node))
         elif isinstance(node, exp.Func):
             functions.setdefault(node.sql_name().casefold(), place_of(node))
-    aliases = (one.alias for one in query.find_all(exp.Alias))
     tables = (one.alias_or_name for one in query.find_all(exp.Table, exp.Subquery, exp.CTE))
-    return QueryNames(
-        columns,
-        functions,
-        known_columns=tuple(filter(None, aliases)),
-        known_tables=tuple(filter(None, tables)),
-    )
+    return QueryNames(columns, functions, known_tables=tuple(filter(None, tables)))
 
 
 def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:

@@ -27,7 +27,6 @@ class QueryNames:
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]
-    known_columns: tuple[str, ...] = ()
     known_tables: tuple[str, ...] = ()
 
 
@@ -121,18 +120,6 @@ def _fails(message: str, advice: str) -> Refusal:
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
-def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
-    name = found[1]
-    shown = ", ".join(dict.fromkeys(names.known_columns))
-    listed = f"check the name: the columns are {shorten(shown, _SHOWN)}" if shown else ""
-    if name.casefold() in map(str.casefold, names.known_columns):
-        listed = "check that the subquery or table in FROM has a column of this name"
-    advice = did_you_mean(name, names.known_columns) or listed
-    return _semantic(
-        f"there is no column {name}", names.columns.get(name.casefold(), (1, 1)), advice
-    )
-
-
 def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].rpartition(".")[2]
     listed = f"check the names in FROM: {shorten(', '.join(names.known_tables), _SHOWN)}"
@@ -178,6 +165,7 @@ _DUCK_NAMES = {
     **{"INT8": "TINYINT", "INT16": "SMALLINT", "BOOL": "BOOLEAN"},
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
+_NO_COLUMN = _says("column {0} cannot be resolved", "check the name of the column")
 _OPERANDS = _says(
     "the operator {0} does not support these types: {1}",
     "cast one side to the type of the other",
@@ -195,8 +183,8 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         r"|Overflow in (?:HUGEINT|\w+ of (?:DECIMAL|INT128))|cast value -?\d+ to DECIMAL\(38,",
         lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
     ),
-    (rf"Referenced column {_QUOTED} not found", _no_column),
-    (rf"does not have a column named {_QUOTED}", _no_column),
+    (rf"Referenced column {_QUOTED} not found", _NO_COLUMN),
+    (rf"does not have a column named {_QUOTED}", _NO_COLUMN),
     (rf"Referenced table {_QUOTED} not found", _no_table),
     (
         rf"Ambiguous reference to column name {_QUOTED}",
@@ -214,7 +202,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         rf"column {_QUOTED} must appear in the GROUP BY",
         _says(
-            "the column {0} is neither grouped nor aggregated",
+            "column reference {0} should appear in GROUP BY key",
             "add it to GROUP BY, or write an aggregate such as max({0})",
         ),
     ),

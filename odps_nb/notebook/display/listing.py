@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.notebook.display.html import bundle, escape
-from odps_nb.terms import shorten
+from odps_nb.terms import no_item, shorten
 
 MAX_ROWS = 1000
 MAX_CELL = 300
@@ -36,7 +36,10 @@ class Listing:
         return iter(self.rows)
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return self.rows[index]
+        try:
+            return self.rows[index]
+        except IndexError:
+            raise no_item("row", index, len(self)) from None
 
     def __repr__(self) -> str:
         return self.text()
@@ -58,12 +61,14 @@ class Listing:
         caption = f"<div>{escape(self.caption)}</div>" if self.caption else ""
         if not self.rows:
             return f"{caption}<div>{escape(self.empty)}</div>"
+        styles = [_CELL + _aligned(column) for column in zip(*self.rows, strict=True)]
         head = "".join(
-            f'<th scope="col" style="{_CELL}{_aligned(column)};{_RULE}">{escape(h)}</th>'
-            for h, column in zip(self.headers, zip(*self.rows, strict=True), strict=True)
+            f'<th scope="col" style="{style};{_RULE}">{escape(h)}</th>'
+            for h, style in zip(self.headers, styles, strict=True)
         )
         body = "".join(
-            "<tr>" + "".join(map(_table_cell, row)) + "</tr>" for row in self.rows[:MAX_ROWS]
+            "<tr>" + "".join(map(_table_cell, row, styles)) + "</tr>"
+            for row in self.rows[:MAX_ROWS]
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         rest = f"<div>{escape(self._rest())}</div>" if self._rest() else ""
@@ -84,14 +89,15 @@ def _cell(value: object) -> str:
     return shorten(shown, MAX_CELL)
 
 
-def _table_cell(value: object) -> str:
+def _table_cell(value: object, style: str) -> str:
     text = _cell(value)
-    style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "") + _aligned([value])
-    return f'<td style="{style}">{escape(text)}</td>'
+    short = _SHORT if len(text) <= _SHORT_CHARACTERS else ""
+    return f'<td style="{style}{short}">{escape(text)}</td>'
 
 
-def _aligned(values: Iterable[object]) -> str:
-    """Return the right-aligned style if all values are numbers or sizes, otherwise ``""``."""
-    if all(_NUMBER.fullmatch(_cell(value)) for value in values):
+def _aligned(column: Iterable[object]) -> str:
+    """Return the right-aligned style for a column of numbers or sizes, otherwise ``""``."""
+    texts = [text for text in map(_cell, column) if text]
+    if texts and all(map(_NUMBER.fullmatch, texts)):
         return ";text-align:right;font-variant-numeric:tabular-nums"
     return ""

@@ -139,6 +139,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @argument("--mime", metavar="TYPE", help="Only blobs of this detected media type, e.g. image/.")
 @argument("--render", action="store_true", help="Draw HTML in a sandbox, as static output.")
 @argument("--save", metavar="DIR", help="Save the blobs to this folder, without overwriting files.")
+@argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
     from odps_nb.notebook.gallery.page import mimebundle
@@ -151,11 +152,11 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         keep=_of_type(args.mime),
         where=reading.filter_of(context, args.where, cell),
         partitions=parse_partitions(args.partition),
-        progress=context.listener(),
+        progress=context.listener(quiet=args.quiet),
     )
     if args.save is not None:
         Path(args.save).mkdir(parents=True, exist_ok=True)
-        paths = column.save(args.save, progress=context.listener())
+        paths = column.save(args.save, progress=context.listener(quiet=args.quiet))
         return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
     shown = {
         "view": args.view,

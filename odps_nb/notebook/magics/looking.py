@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.errors import ArgumentError, OdpsNbError
@@ -16,7 +16,6 @@ from odps_nb.notebook.magics.context import Context
 from odps_nb.terms import PartitionSpec, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
     from odps_nb.wire.control import TableInfo
 
@@ -24,6 +23,7 @@ MAX_DESCRIBED = 40
 """Maximum number of tables listed with rows, size and comment; longer lists show names only."""
 
 _WORKERS = 8
+T = TypeVar("T")
 
 
 @parsed_as("odps tables")
@@ -38,23 +38,29 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     if len(names) > MAX_DESCRIBED:
         return Listing(headers=("table",), rows=tuple((name,) for name in names))
     nothing = f"no table name matches {args.pattern}" if args.pattern else "no tables yet"
-    described = _described(context.connection, names)
-    rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
+    connection = context.connection
+
+    def facts(name: str) -> tuple[str, ...]:
+        return _facts(fetch_table(connection._storage, connection.profile.table(name)))
+
+    unknown = ("", "", "", "")
+    found = zip(names, each_table(facts, names), strict=True)
+    rows = tuple((name, *(more or unknown)) for name, more in found)
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
 
 
-def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]]:
-    storage = connection._storage
+def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | None]:
+    """Describe each table, a few at a time; ``None`` for tables that cannot be read."""
 
-    def describe(name: str) -> tuple[str, ...]:
+    def described(name: str) -> T | None:
         try:
-            return _facts(fetch_table(storage, connection.profile.table(name)))
-        except OdpsNbError:  # dropped in the meantime, or no permission: show only the name
-            return ("", "", "", "")
+            return describe(name)
+        except OdpsNbError:  # dropped in the meantime, or no permission
+            return None
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
     try:
-        return list(pool.map(describe, names))
+        return list(pool.map(described, names))
     finally:  # after an interrupt, do not wait for requests that hang
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -39,8 +39,9 @@ from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import RESULT_TYPES
 from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 
-# "%odps read?" shows the help of that subcommand; IPython would look for a variable.
-_HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
+# "%odps read?" shows the help of that subcommand; IPython would look for a variable. A line magic
+# replaces "%%odps sql?", because a cell magic needs a body.
+_HELP = re.compile(r"^\s*%?(?P<start>%odps\s+\w+)\s*\?{1,2}\s*$")
 _CONNECT = re.compile(r"%odps\s+connect\b(?!\s+--give\b)")
 
 
@@ -69,7 +70,7 @@ class OdpsMagics(Magics):
         min=1,
         help="Maximum rows that a read or query returns without -n; None: all.",
     ).tag(config=True)
-    ask_above = Integer(
+    confirm_above = Integer(
         256 * 1024 * 1024,
         allow_none=True,
         min=1,
@@ -217,7 +218,7 @@ OdpsMagics.odps.__doc__ = _overview()
 
 
 def _help_line(lines: list[str]) -> list[str]:
-    """Turn ``%odps NAME?`` into ``%odps NAME --help``."""
+    """Turn ``%odps NAME?`` and ``%%odps NAME?`` into ``%odps NAME --help``."""
     if len(lines) == 1 and (match := _HELP.match(lines[0])):
         return [match["start"] + " --help\n"]
     return lines

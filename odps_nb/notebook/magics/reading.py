@@ -31,7 +31,7 @@ from odps_nb.notebook.magics.arguments import (
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import what_was_done
-from odps_nb.terms import TextMode, count_of, format_bytes, shorten
+from odps_nb.terms import TextMode, count_of, format_bytes, query_title
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         drawn._ipython_display_()
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
-    title = f"sql {shorten(' '.join(query.split()), 60)}"
+    title = f"sql {query_title(query, 60)}"
     done = f"done: {what_was_done(query)}"
 
     def total() -> int | None:
@@ -250,7 +250,9 @@ def _finish(
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
         # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
-        frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
+        frame = source.to_spark(
+            spark_session(context, quiet=args.quiet), progress=False if args.quiet else None
+        )
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
         refuse(args, "bg", why="batches are read during iteration")
@@ -295,7 +297,7 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
     """Show the plan and raise a one-line error if a read without a limit is too large."""
-    most = context.options().ask_above
+    most = context.options().confirm_above
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):
         return
@@ -306,7 +308,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
     raise UsageError(
         f"{args.table} is {word} {format_bytes(size)}; the limit is {format_bytes(most)}: "
         "pass -n N for the first rows, -p or -w to select rows, or --all; "
-        "%config OdpsMagics.ask_above sets the limit"
+        "%config OdpsMagics.confirm_above sets the limit"
     )
 
 
@@ -353,14 +355,14 @@ def shape_of(value: Any, source: str, cut: str = "") -> str:
     return f"{source} · {cut or count_of(rows, 'row')} × {count_of(columns, 'column')}"
 
 
-def spark_session(context: Context) -> Any:
+def spark_session(context: Context, *, quiet: bool) -> Any:
     """Return the Spark session in the variable ``spark``, or start a session and assign it."""
     known = context.variables.get("spark")
     if known is not None:
         return known
     from odps_nb import spark  # imported only for -t spark
 
-    session = spark.session()
+    session = spark.session(progress=context.listener(quiet=quiet))
     context.shell.user_ns["spark"] = session  # so that the user can stop it
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

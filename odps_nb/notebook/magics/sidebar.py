@@ -1,4 +1,4 @@
-"""Serves the JupyterLab sidebar with projects, schemas, tables and columns as JSON values.
+"""Serves the JupyterLab sidebar with projects, schemas, tables, columns and partitions as JSON.
 
 The sidebar (``labextensions/`` of the repository) makes the kernel evaluate `answer` as a user
 expression, which executes no cell and defines no names. It uses the magics' connection, never
@@ -8,12 +8,14 @@ opens one itself, and shares the table name cache with tab completion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.magics.completion import MAX_NAMES
+from odps_nb.notebook.magics.looking import each_table
 from odps_nb.notebook.progress.operations import loaded_magics
 
 if TYPE_CHECKING:
@@ -24,21 +26,24 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEMA = "default"
 MAX_TEXT = 300
+MAX_PARTITIONS = 1_000
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
     """Return the result of `children`, or the lines of an error as ``problem``.
 
     ``waiting`` is true if there is no connection yet. ``fresh`` requests the names from the service
-    even if they are cached.
+    even if they are cached. The kind ``variable`` returns a new variable name; see `free_name`.
     """
     from IPython.display import JSON
 
     magics = loaded_magics()
-    if magics is None or magics.context.cache is None:
+    if kind == "variable" and magics is not None:
+        found: dict[str, Any] = {"name": free_name({*path, *magics.shell.user_ns})}
+    elif magics is None or magics.context.cache is None:
         first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
         problem = ["No connection yet.", f"Run {first}."]
-        found: dict[str, Any] = {"problem": problem, "waiting": True}
+        found = {"problem": problem, "waiting": True}
     else:
         context, names = magics.context, magics.context.cache
         try:
@@ -56,10 +61,12 @@ def children(
     *,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """List the projects, a project's schemas, a schema's tables or a table's columns.
+    """List projects, a project's schemas, a schema's tables, or a table's columns or partitions.
 
     The result contains ``kind`` (``tables`` if a project has no schemas) and ``items``, and for
     tables also ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
+    Columns come with ``rows`` (``None`` if unknown) and ``partitioned``. The kind ``described``
+    returns the columns of each table in ``path``, ``None`` for those that cannot be read.
     """
     if kind == "projects":
         return _projects(connection)
@@ -67,7 +74,22 @@ def children(
         return _schemas(connection, names, path[0], fresh=fresh)
     if kind == "tables":
         return _tables(connection, names, path[0], path[1], fresh=fresh)
+    if kind == "partitions":
+        return _partitions(connection, path[0])
+    if kind == "described":
+        return {"kind": kind, "items": each_table(partial(_columns, connection, names), path)}
     return _columns(connection, names, path[0])
+
+
+def free_name(taken: set[str], base: str = "df") -> str:
+    """Return ``base``, or ``base`` with the smallest number that gives an unused name.
+
+    >>> free_name({"df", "df2"})
+    'df3'
+    """
+    if base not in taken:
+        return base
+    return next(name for n in count(2) if (name := f"{base}{n}") not in taken)
 
 
 def _projects(connection: Connection) -> dict[str, Any]:
@@ -123,7 +145,8 @@ def _tables(
 def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, Any]:
     from odps_nb.wire.type_text import format_type
 
-    schema = connection.table(table).schema
+    info = connection.table(table).info
+    schema, rows = info.schema, info.record_count
     names.remember("columns", table, schema.names)
     items = [
         {
@@ -134,7 +157,24 @@ def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, 
         }
         for column in schema.all_columns
     ]
-    return {"kind": "columns", "items": items}
+    return {
+        "kind": "columns",
+        "items": items,
+        "rows": None if rows is None or rows < 0 or info.is_view else rows,
+        "partitioned": bool(schema.partition_columns),
+    }
+
+
+def _partitions(connection: Connection, table: str) -> dict[str, Any]:
+    from odps_nb.client.catalog import iter_partitions
+
+    name = connection.profile.table(table)
+    found = list(islice(iter_partitions(connection._storage, name), MAX_PARTITIONS + 1))
+    items = [
+        {"name": visible(str(one.spec))[:MAX_TEXT], "rows": one.record_count}
+        for one in found[:MAX_PARTITIONS]
+    ]
+    return {"kind": "partitions", "items": items, "more": len(found) > MAX_PARTITIONS}
 
 
 def _is_refused(error: ServiceError) -> bool:

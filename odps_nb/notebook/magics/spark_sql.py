@@ -51,7 +51,10 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
     connection = context.connection
     # A dry run does not need Spark, which is slow to start.
-    session = context.variables.get("spark") if args.dry_run else spark_session(context)
+    if args.dry_run:
+        session = context.variables.get("spark")
+    else:
+        session = spark_session(context, quiet=args.quiet)
     query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
         return _plan(query)

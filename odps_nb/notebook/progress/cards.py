@@ -108,16 +108,18 @@ def _file(one: ItemProgress, accent: str) -> str:
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:
-    """Return a final card's details: numbers, then folded ids and events."""
+    """Return a final card's details: numbers, then folded sizes, ids and events."""
     summary = []
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
         whole = count_of(total, "split")
         partly = snapshot.phase is not Phase.DONE and done < total
         summary.append(f"{done} of {whole} finished" if partly else whole)
-    found = [*words.ids(snapshot), *snapshot.events[-5:]]
+    sizes, ids, events = words.sizes(snapshot), words.ids(snapshot), snapshot.events[-5:]
+    found = [*([" · ".join(sizes)] if sizes else []), *ids, *events]
     if found:
-        summary.append("ids and events" if snapshot.events else "ids")
+        said = (("sizes", sizes), ("ids", ids), ("events", events))
+        summary.append(", ".join(name for name, lines in said if lines))
         lines = "<br>".join(escape(shorten(line, 160)) for line in found)
         fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
         return [f'<details style="{STATUS_SMALL}">{fold}</details>']

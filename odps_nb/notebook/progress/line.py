@@ -44,7 +44,7 @@ class LineListener(Flusher):
         bar.n = snapshot.rows or snapshot.items
         bar.unit = " rows" if snapshot.rows or not snapshot.items else " blobs"
         bar.set_description_str(_what(snapshot), refresh=False)
-        told = [text for text in words.figures(snapshot) if text.endswith("on the wire")]
+        told = words.sizes(snapshot)[:1]
         told += [f"{visible(one.name)[:40]} {words.sent(one)}" for one in snapshot.moving[:1]]
         bar.set_postfix_str(", ".join(told), refresh=False)
         bar.refresh()

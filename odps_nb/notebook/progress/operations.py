@@ -32,7 +32,7 @@ class Options:
 
     result_type: str = "pandas"
     limit: int | None = None
-    ask_above: int | None = 256 * 1024 * 1024
+    confirm_above: int | None = 256 * 1024 * 1024
     progress: str = "auto"
     refresh_hz: float = 5.0
     max_output_bytes: int = 2 * 1024 * 1024

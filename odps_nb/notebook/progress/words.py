@@ -60,7 +60,7 @@ def figures(snapshot: ProgressSnapshot) -> list[str]:
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
-    """Return the amounts: rows, blobs, tasks, bytes on the wire, decoded, complete, verified."""
+    """Return the amounts: rows, blobs, tasks, and the first known one of `sizes`."""
     found = []
     for count, total, noun in (
         (snapshot.rows, snapshot.rows_total, "row"),
@@ -71,15 +71,22 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
             found.append(f"{count:,} of {count_of(total, noun)}")
         elif count or total is not None:
             found.append(count_of(count, noun))
-    for amount, what in (
-        (snapshot.wire_bytes, "on the wire"),
+    return [*found, *(format_bytes(amount) for amount, _ in _sizes(snapshot)[:1])]
+
+
+def sizes(snapshot: ProgressSnapshot) -> list[str]:
+    """Return the byte counts: transferred, decoded, complete, verified."""
+    return [f"{format_bytes(amount)} {what}" for amount, what in _sizes(snapshot)]
+
+
+def _sizes(snapshot: ProgressSnapshot) -> list[tuple[int, str]]:
+    found = (
+        (snapshot.wire_bytes, "transferred"),
         (snapshot.decoded_bytes, "decoded"),
         (snapshot.complete_bytes, "complete"),
         (snapshot.verified_bytes, "verified"),
-    ):
-        if amount:
-            found.append(f"{format_bytes(amount)} {what}")
-    return found
+    )
+    return [(amount, what) for amount, what in found if amount]
 
 
 def sent(one: ItemProgress) -> str:
@@ -113,7 +120,7 @@ def _pace(snapshot: ProgressSnapshot) -> list[str]:
         return [f"no progress for {format_seconds(snapshot.quiet)}"]
     if snapshot.elapsed > 0.5:
         if snapshot.rows >= snapshot.elapsed:
-            found.append(f"{_round(snapshot.rows / snapshot.elapsed):,} rows/s")
+            found.append(f"{count_of(_round(snapshot.rows / snapshot.elapsed), 'row')}/s")
         elif snapshot.wire_bytes and not snapshot.rows:
             found.append(f"{format_bytes(snapshot.wire_bytes / snapshot.elapsed)}/s")
     if snapshot.eta is not None:

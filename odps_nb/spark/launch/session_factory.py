@@ -6,9 +6,11 @@ binds to a VPN address, or secrets in the event log.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from importlib import metadata
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.java import find_java
+from odps_nb.access.progress import listener_of
+from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
     be_quiet,
@@ -46,7 +50,12 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def session(
-    master: str | None = None, *, remote: str | None = None, quiet: bool = False, **conf: Any
+    master: str | None = None,
+    *,
+    remote: str | None = None,
+    quiet: bool = False,
+    progress: Progress = None,
+    **conf: Any,
 ) -> SparkSession:
     """Return the active Spark session as it is, or start one configured for notebooks.
 
@@ -62,10 +71,13 @@ def session(
     quiet
         Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
         log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
+    progress
+        As for `Table.read`: by default, a card shows that Spark starts.
     conf
         Spark settings, which override ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
-        in Spark's UI, its event log and the process list.
+        in Spark's UI, its event log and the process list. On this machine, Spark stores its own
+        tables in a temporary folder; ``spark.sql.warehouse.dir`` chooses another one.
 
     Returns
     -------
@@ -90,17 +102,26 @@ def session(
     >>> spark.range(3).count()
     3
     """
-    pyspark_version()
-    from pyspark.sql import SparkSession
-
     if not isinstance(master, str | None):
         raise ArgumentError(
             f"master is a {type(master).__name__}, not text",
             argument="master",
             hint="pass text, e.g. session('local[2]'); pass a connection to read, sql or write",
         )
-    if (running := _running()) is not None:
-        return running
+    if "pyspark" in sys.modules:
+        pyspark_version()
+        if (running := _running()) is not None:
+            return running
+    with ProgressTracker("start", "Spark", listener=listener_of(progress)):
+        return _started(master, remote, conf, quiet=quiet)
+
+
+def _started(
+    master: str | None, remote: str | None, conf: Mapping[str, Any], *, quiet: bool
+) -> SparkSession:
+    pyspark_version()
+    from pyspark.sql import SparkSession
+
     chosen = {
         _conf_name(name): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in conf.items()
@@ -129,7 +150,10 @@ def session(
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # Spark's launcher reads only this
     os.environ.update(_environment(master, os.environ))
-    return _made(builder, defaults(master), chosen, quiet=quiet)
+    ours = defaults(master)
+    if is_local(master) and (warehouse := "spark.sql.warehouse.dir") not in chosen:
+        ours[warehouse] = _warehouse()
+    return _made(builder, ours, chosen, quiet=quiet)
 
 
 def _running() -> SparkSession | None:
@@ -251,6 +275,21 @@ def _heap(memory: int | None) -> str:
     # The rest is for the Python workers, Arrow's buffers and the notebook itself.
     share = (memory or 4 * _GIB) * 2 // 5
     return f"{min(max(share, _GIB // 2), 8 * _GIB) >> 20}m"
+
+
+def _warehouse() -> str:
+    """Return a new folder for Spark's own tables; at exit, it is removed if it is empty.
+
+    Spark's default, ``spark-warehouse`` in the current folder, would appear next to the notebook.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="odps-nb-spark-"))
+
+    def remove_empty() -> None:
+        with contextlib.suppress(OSError):  # it contains tables
+            folder.rmdir()
+
+    atexit.register(remove_empty)
+    return str(folder)
 
 
 def _environment(master: str, environ: Mapping[str, str]) -> dict[str, str]:

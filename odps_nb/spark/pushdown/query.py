@@ -31,7 +31,7 @@ from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_que
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.spark.reading.casting import in_zone
 from odps_nb.spark.tasks.credentials import profile_of
-from odps_nb.terms import TableName, TimeUnit, shorten
+from odps_nb.terms import TableName, TimeUnit, query_title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +218,7 @@ class SparkQuery:
         token = self._token()
         self._running.add(token)
         listener = listener_of(progress, on_cancel=self.cancel)
-        title = shorten(" ".join(self.text.split()), TITLE)
+        title = query_title(self.text, TITLE)
         with ProgressTracker("spark", title, listener=listener) as tracker:
             spark = self._session()
             with (

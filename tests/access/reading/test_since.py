@@ -79,6 +79,14 @@ def test_changes_in_words(keyed: Table) -> None:
     assert keyed.read(changes=True).to_arrow().num_rows == 7
 
 
+def test_one_version_at_a_time_gives_the_changes_in_the_order_of_the_commits(keyed: Table) -> None:
+    found = [
+        rows(keyed.read(since=version, until=version + 1, changes=True, columns=["id"]))
+        for version in range(1, 5)
+    ]
+    assert [{number for number, *_ in one} for one in found] == [{1, 2}, {2}, {1}, {3, 19}]
+
+
 def test_a_frame_of_changes(keyed: Table) -> None:
     frame = keyed.read(since=2, changes=True).to_pandas()
     assert list(frame.columns) == ["id", "v", "_change"]

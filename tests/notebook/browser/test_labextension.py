@@ -19,7 +19,8 @@ FILL = """from odps_nb.notebook.progress.operations import loaded_magics
 cache = loaded_magics().context.cache
 while cache.known("tables", "") is None:
     pass
-cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])"""
+cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])
+globals()["d" + "f"] = 'a variable that no cell names'"""
 CELLS = ["%load_ext odps_nb\n%odps connect", SQL, "select = 1\nfor each in ():\n    pass", FILL, ""]
 
 COLOURED = """(index) => [...document.querySelectorAll('.jp-Cell')[index]
@@ -83,11 +84,30 @@ class Lab:
     def row(self, name: str):
         return self.page.locator(".odpsNb-row", has=self.page.get_by_text(name, exact=True))
 
-    def find(self, name: str):
+    def find(self, name: str, text: str = ""):
         """Its row, wherever it is among the tables that other tests left behind."""
-        self.page.fill(".odpsNb-filter", name)
+        self.page.fill(".odpsNb-filter", text or name)
+        self.wait(f"() => !({STATUS})().includes('reading')")
         self.row(name).wait_for()
         return self.row(name)
+
+    def sources(self) -> list[str]:
+        return self.page.evaluate(
+            f"() => {CURRENT}.content.widgets.map(cell => cell.model.sharedModel.getSource())"
+        )
+
+    def counts(self) -> list[int | None]:
+        return self.page.evaluate(
+            f"() => {CURRENT}.content.widgets.map(cell => cell.model.executionCount)"
+        )
+
+    def wait_inserted(self, cells: int) -> None:
+        """Wait until there are more cells, and the last one has its text."""
+        self.wait(
+            f"(n) => {CURRENT}.content.widgets.length > n && "
+            f"{CURRENT}.content.activeCell.model.sharedModel.getSource() !== ''",
+            cells,
+        )
 
     def coloured(self, index: int) -> list[list[str]]:
         return self.page.evaluate(COLOURED, index)
@@ -173,19 +193,27 @@ def browsed(connected: Lab) -> Lab:
     connected.show("odps-nb-sidebar")
     before = connected.requests()
     connected.page.click(".odpsNb-refresh")
-    connected.wait(f"() => /^\\d+ tables$/.test(({STATUS})())")
-    connected.find("orders")
-    assert connected.requests() - before == 3  # projects, schemas, tables
+    connected.wait(f"() => /^[1-9]\\d* tables$/.test(({STATUS})())")
+    tables = int(connected.page.evaluate(STATUS).split()[0])
+    described = tables if tables <= 40 else 0
+    assert connected.requests() - before == 3 + described  # projects, schemas, tables
+    connected.find("orders")  # describes the others
+    assert connected.requests() - before == 3 + tables
     return connected
 
 
-def test_a_table_opens_with_one_request_and_again_with_none(browsed: Lab) -> None:
+def test_a_table_opens_without_a_request_and_its_partitions_with_one(browsed: Lab) -> None:
     before = browsed.requests()
     browsed.row("orders").click()
     browsed.row("amount").wait_for()
     rows = {row["name"]: row for row in browsed.rows()}
     assert rows["amount"]["detail"] == "decimal(18,2)"
     assert rows["ds"]["detail"] == "string · partition"
+    assert rows["orders"]["detail"] == "2,048,000 rows"
+    assert browsed.requests() == before
+    browsed.row("partitions").click()
+    browsed.row("ds=2024-01-01").wait_for()
+    browsed.row("partitions").click()
     assert (rows["orders"]["expanded"], rows["amount"]["level"]) == ("true", 4)
     browsed.row("orders").click()
     browsed.row("amount").wait_for(state="detached")
@@ -220,42 +248,105 @@ def test_the_tree_is_used_with_the_keyboard(browsed: Lab) -> None:
     press("ArrowRight")
 
 
-def test_insert_read_writes_a_line_and_runs_nothing(browsed: Lab) -> None:
-    browsed.select(4)
-    orders = browsed.row("orders")
-    orders.hover()
-    orders.get_by_text("insert read").click()
-    assert browsed.source(4) == "%odps read orders -n 1000 -o df"
-    browsed.page.keyboard.type("  # here")  # the cell has the focus, the cursor is behind it
-    assert browsed.source(4).endswith("-o df  # here")
+def test_a_filter_also_finds_the_tables_with_a_column(browsed: Lab) -> None:
+    before = browsed.requests()
+    row = browsed.find("orders", "AMOUNT")
+    assert row.locator(".odpsNb-detail").inner_text() == "amount · 2,048,000 rows"
+    browsed.page.fill(".odpsNb-filter", "no_such_column")
+    assert browsed.names() == []
+    browsed.find("orders")
+    assert browsed.requests() == before
 
-    browsed.select(2)
-    orders.hover()
-    orders.get_by_text("insert read").click()
-    assert browsed.source(2).split("\n").count("%odps read orders -n 1000 -o df") == 1
 
-    browsed.write(4, "%%odps sql\nselect * from ")
-    browsed.select(4)
-    browsed.page.evaluate(
-        f"() => {CURRENT}.content.activeCell.editor.setCursorPosition({{line: 1, column: 14}})"
-    )
+@pytest.fixture
+def cells(browsed: Lab) -> Iterator[Lab]:
+    """The cells of the notebook, with the tree in focus; cells that a test inserts are removed."""
+    before = browsed.sources()
+    browsed.find("orders").click()
+    browsed.row("amount").wait_for()
     browsed.page.locator(".odpsNb-tree").focus()
-    orders.hover()
-    orders.get_by_text("insert read").click()
-    assert browsed.source(4) == "%%odps sql\nselect * from orders"
-    counts = browsed.page.evaluate(
-        f"() => {CURRENT}.content.widgets.map(cell => cell.model.executionCount)"
+    yield browsed
+    browsed.find("orders")
+    for index in reversed(range(len(browsed.sources()))):
+        if browsed.sources()[index] not in before:
+            browsed.page.evaluate(
+                f"(n) => {CURRENT}.content.model.sharedModel.deleteCell(n)", index
+            )
+    assert browsed.sources() == before
+    browsed.row("orders").click()
+    browsed.row("amount").wait_for(state="detached")
+
+
+def test_a_read_is_always_in_a_new_cell_and_gets_a_new_variable(cells: Lab) -> None:
+    before = cells.sources()
+    cells.select(0)
+    uses = cells.page.get_by_role("toolbar", name="Actions of the selected row")
+    uses.get_by_role("button", name="read", exact=True).click()
+    cells.wait_inserted(len(before))
+    cells.page.keyboard.type("  # here")  # the cell has the focus, the cursor is behind it
+    first = "%odps read orders -n 1000 -o df2  # here"  # the kernel has a df
+    cells.page.locator(".odpsNb-tree").focus()
+    cells.page.keyboard.press("r")
+    cells.wait_inserted(len(before) + 1)
+    second = "%odps read orders -n 1000 -o df3"
+    assert cells.sources() == [before[0], first, second, *before[1:]]
+    assert cells.counts()[1:3] == [None, None]
+
+
+def test_a_preview_and_an_explorer_are_run_in_new_cells(cells: Lab) -> None:
+    before = cells.sources()
+    cells.select(0)
+    cells.page.keyboard.press("p")
+    cells.wait_inserted(len(before))
+    cells.row("partitions").click()
+    cells.row("ds=2024-01-01").click()
+    cells.page.keyboard.press("e")
+    cells.wait_inserted(len(before) + 1)
+    inserted = ["%odps head orders", "%odps explore orders -p ds=2024-01-01"]
+    assert cells.sources() == [before[0], *inserted, *before[1:]]
+    for index in (1, 2):
+        cells.wait(f"(n) => {CURRENT}.content.widgets[n].model.executionCount > 0", index)
+    cells.row("partitions").click()
+    cells.row("orders").click()
+    cells.row("orders").click()
+
+
+def test_the_name_of_a_column_is_never_written_into_a_cell_that_was_run(cells: Lab) -> None:
+    before = cells.sources()
+    cells.select(0)
+    cells.row("amount").dblclick()
+    assert cells.sources() == [before[0], "amount", *before[1:]]
+    cells.write(1, "%%odps sql\nselect  from orders")
+    cells.select(1)
+    cells.page.evaluate(
+        f"() => {CURRENT}.content.activeCell.editor.setCursorPosition({{line: 1, column: 7}})"
     )
-    assert [counts[2], counts[4]] == [None, None]
+    cells.row("status").click()
+    cells.page.keyboard.press("Enter")
+    written = "%%odps sql\nselect status from orders"
+    cells.wait(
+        f"(text) => {CURRENT}.content.activeCell.model.sharedModel.getSource() === text", written
+    )
+    assert cells.sources() == [before[0], written, *before[1:]]
+
+
+def test_a_name_is_copied(cells: Lab) -> None:
+    cells.row("orders").click()
+    cells.row("orders").click()
+    cells.page.keyboard.press("c")
+    cells.wait_status("copied orders")
+    cells.page.fill(".odpsNb-filter", "")
+    cells.page.press(".odpsNb-filter", "ControlOrMeta+v")
+    assert cells.page.input_value(".odpsNb-filter") == "orders"
 
 
 def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name) -> None:
     gone = new_name("gone")
-    odps.create_table(gone, "id bigint")
+    odps.create_table(gone, "id bigint", partitioned_by="ds string")
     browsed.page.click(".odpsNb-refresh")
-    row = browsed.find(gone)
+    browsed.find(gone).click()
     odps.drop_table(gone)
-    row.click()
+    browsed.row("partitions").click()
     browsed.page.locator(".odpsNb-note", has_text="NotFoundError").wait_for()
     browsed.find("orders")
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from odps_nb.errors import PositionError
 from odps_nb.notebook.display.listing import MAX_ROWS, Listing
 
 MARKUP = "<script>alert(1)</script>&\"'"
@@ -46,3 +49,25 @@ def test_it_is_a_sequence_of_rows():
 def test_a_notebook_gets_html_and_text():
     bundle = Listing(headers=("a",), rows=((1,),))._repr_mimebundle_(include=None, exclude=None)
     assert set(bundle) == {"text/html", "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "right"),
+    [
+        (("1", "1,234", "404.4 MB"), True),
+        (("1", "", "3"), True),
+        (("1", "unknown until read (filtered)"), False),
+        (("", ""), False),
+    ],
+)
+def test_the_header_and_all_cells_of_a_column_have_the_same_alignment(cells, right):
+    page = Listing(headers=("n",), rows=tuple((cell,) for cell in cells)).html()
+    assert page.count("text-align:right") == (len(cells) + 1 if right else 0)
+
+
+def test_a_missing_row_is_a_typed_index_error():
+    with pytest.raises(PositionError, match="there is no row 0: the sequence has no rows"):
+        Listing(headers=("a",), rows=())[0]
+    with pytest.raises(IndexError) as caught:
+        Listing(headers=("a",), rows=((1,), (2,)))[2]
+    assert caught.value.hint == "pass a position from 0 to 1"

@@ -36,6 +36,11 @@ def test_a_line_is_split_into_words(line, words):
     assert split_line(line) == words
 
 
+@pytest.mark.parametrize("name", ["read", "sql", "spark", "write", "blobs"])
+def test_every_subcommand_with_progress_can_be_quiet(name):
+    assert {"-q", "--quiet"} <= set(COMMANDS[name].option_strings())
+
+
 def test_an_open_quote_is_a_usage_error():
     with pytest.raises(UsageError, match="quote is not closed"):
         split_line("-w \"a = 'b'")

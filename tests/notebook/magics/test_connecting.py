@@ -128,12 +128,12 @@ def test_a_large_table_is_read_only_when_asked(ip):
     told = usage_error(ip, "%odps read orders -o whole")
     assert told.startswith("orders is about 404.4 MB; the limit is 268.4 MB: pass -n N")
     assert "whole" not in ip.user_ns
-    run(ip, "%config OdpsMagics.ask_above = 1000")
+    run(ip, "%config OdpsMagics.confirm_above = 1000")
     few = "%odps read orders -p ds=2024-01-01 -c id"
     assert "is about 1.8 MB" in usage_error(ip, few)
     for allowed in ("--all", "-n 3", '-w "id < 1000003"', "--max-bytes 1GB"):
         assert len(run(ip, f"{few} {allowed}")) in (2, 3, 231_072)
-    run(ip, "%config OdpsMagics.ask_above = None")
+    run(ip, "%config OdpsMagics.confirm_above = None")
     assert len(run(ip, few)) == 231_072
 
 

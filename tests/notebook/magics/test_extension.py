@@ -165,6 +165,7 @@ def run(shell, text: str) -> str:
 def test_help_of_one_subcommand(shell):
     load_ipython_extension(shell)
     by_mark, by_option = run(shell, "%odps read?"), run(shell, "%odps read --help")
+    assert run(shell, "%%odps read?") == by_option
     assert by_mark == by_option
     assert by_mark.startswith("%odps read")
     assert "--dry-run" in by_mark

@@ -83,10 +83,43 @@ def test_each_expansion_is_one_request(counted, cache, new_name):
             "partition": False,
         }
         assert title["type"] == "string"
+        assert (found["rows"], found["partitioned"]) == (0, False)
         assert counted.requests() - before == 4
     finally:
         counted.odps.drop_table(f"local.{schema}.books")
         counted.odps.sql(f"drop schema {schema}")
+
+
+def test_many_tables_are_described_with_one_request_each_and_missing_ones_are_none(counted, cache):
+    before = counted.requests()
+    found = children(counted.odps, cache, "described", ["orders", "no_such_table", "media"])
+    orders, missing, media = found["items"]
+    assert counted.requests() - before == 4  # the missing one is asked for similar names
+    assert missing is None
+    assert orders["rows"] == 2_048_000
+    assert (orders["partitioned"], media["partitioned"]) == (True, False)
+    assert orders["items"] == children(counted.odps, cache, "columns", ["orders"])["items"]
+    assert "content" in cache.known("columns", "media")
+
+
+def test_partitions_are_listed_with_their_rows_and_too_many_are_said(odps, cache, monkeypatch):
+    found = children(odps, cache, "partitions", ["orders"])
+    assert [one["name"] for one in found["items"]] == [
+        str(spec) for spec in odps.table("orders").partitions()
+    ]
+    assert found["items"][0]["rows"] in (None, 231_072)
+    assert not found["more"]
+    monkeypatch.setattr(sidebar, "MAX_PARTITIONS", 2)
+    found = children(odps, cache, "partitions", ["orders"])
+    assert (len(found["items"]), found["more"]) == (2, True)
+
+
+def test_a_new_variable_is_neither_in_the_kernel_nor_in_a_cell(shell):
+    shell.run_line_magic("load_ext", "odps_nb")
+    assert answer("variable", []).data == {"name": "df"}
+    shell.user_ns["df"] = 1
+    assert answer("variable", []).data == {"name": "df2"}
+    assert answer("variable", ["df2", "df3"]).data == {"name": "df4"}
 
 
 def test_comments_do_not_hide_or_reorder_what_is_shown(odps, cache, new_name):

@@ -70,7 +70,7 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
 def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
     bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
     assert set(bundle) == {"text/html", "text/plain"}
-    listing = run(ip, f"%odps blobs media -c content -n 3 --save {tmp_path / 'files'}")
+    listing = run(ip, f"%odps blobs media -q -c content -n 3 --save {tmp_path / 'files'}")
     assert sorted(row[0] for row in listing) == sorted(
         str(path) for path in (tmp_path / "files").iterdir()
     )

@@ -188,7 +188,18 @@ def test_the_record_of_a_large_read_is_about_one_kilobyte():
     assert len(card_text(final)) < 700
 
 
-def test_the_card_tells_rows_bytes_verification_rate_rest_and_trouble():
+def test_a_card_shows_one_size_and_folds_the_others():
+    final = snapshot(
+        phase=Phase.DONE, wire_bytes=1_000_000, decoded_bytes=2_000_000, complete_bytes=2_000_000
+    )
+    shown, _, folded = card_html(final).partition("<details")
+    assert shown.count(" MB") == 1
+    assert "<summary>sizes</summary>1.0 MB transferred · 2.0 MB decoded · 2.0 MB complete" in folded
+    assert card_text(final).count(" MB") == 1
+    assert card_html(snapshot(decoded_bytes=2_000_000)).count(" MB") == 1
+
+
+def test_the_card_tells_rows_bytes_rate_rest_and_trouble():
     text = card_text(
         snapshot(
             rows=250_000,
@@ -205,7 +216,7 @@ def test_the_card_tells_rows_bytes_verification_rate_rest_and_trouble():
     )
     assert text == (
         "read orders: reading, 25 %\n"
-        "  250,000 of 1,000,000 rows · 12.3 MB on the wire · 45.6 MB decoded · 44.0 MB verified · "
+        "  250,000 of 1,000,000 rows · 12.3 MB · "
         "125,000 rows/s · about 6.0 s left · 2 retries · 1 resume\n"
         "  session s1 · requests r1, r2"
     )

@@ -39,7 +39,7 @@ def test_a_terminal_gets_one_line_that_stays():
     text = terminal.getvalue()
     last = text.rstrip("\n").split("\r")[-1]
     assert "read orders: done in" in last
-    assert "12.3 kB on the wire" in last
+    assert "12.3 kB transferred" in last
     assert text.count("\n") == 1
     assert threads() == []
 

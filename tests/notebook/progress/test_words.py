@@ -57,6 +57,16 @@ def test_the_time_left_does_not_count_below_a_second():
     assert words.figures(snapshot)[-1] == "about 1 s left"
 
 
+def test_a_rate_agrees_with_its_noun():
+    found = [
+        words.figures(
+            ProgressSnapshot(operation="read", title="t", phase=Phase.DONE, rows=rows, elapsed=1.0)
+        )[-1]
+        for rows in (1, 2)
+    ]
+    assert found == ["1 row/s", "2 rows/s"]
+
+
 def test_rates_keep_three_digits():
     snapshot = ProgressSnapshot(
         operation="read", title="t", phase=Phase.READING, rows=1_234_567, elapsed=1.0

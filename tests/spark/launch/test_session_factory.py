@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
+    from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 
 DAEMON = "odps_nb.spark.launch.worker_daemon"
 
@@ -102,6 +104,53 @@ def test_what_is_no_spark_setting_is_refused_before_java_starts(
     monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
     with pytest.raises(ConfigError, match="'memory'"):
         odps_nb.spark.session(memory="2g")
+
+
+class Heard:
+    """A progress listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def start(self, tracker: ProgressTracker) -> None:
+        self.stop(tracker.snapshot())
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        self.told.append((snapshot.operation, snapshot.title, snapshot.phase.value))
+
+
+def test_progress_of_a_start_begins_before_java_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard = Heard()
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
+
+    def no_java() -> None:
+        assert heard.told == [("start", "Spark", "creating session")]
+        raise MissingDependencyError("no Java")
+
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory.find_java", no_java)
+    with pytest.raises(MissingDependencyError):
+        odps_nb.spark.session(progress=heard)
+    assert heard.told[1:] == [("start", "Spark", "failed")]
+
+
+@pytest.mark.spark
+def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._running", lambda: None)
+    given: list[str] = []
+
+    def made(_: object, ours: dict[str, str], chosen: dict[str, str], *, quiet: bool) -> None:
+        given.append({**ours, **chosen}["spark.sql.warehouse.dir"])
+
+    monkeypatch.setattr("odps_nb.spark.launch.session_factory._made", made)
+    odps_nb.spark.session("local[2]")
+    odps_nb.spark.session("local[2]", spark_sql_warehouse_dir="kept")
+    made_folder, kept = given
+    assert Path(made_folder).parent == Path(tempfile.gettempdir())
+    assert kept == "kept"
 
 
 @pytest.mark.spark

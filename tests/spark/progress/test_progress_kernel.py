@@ -40,6 +40,7 @@ CELLS = {
     "quiet": "%odps read orders -p ds=2024-01-01 -q -t spark -o frame\n"
     "print(frame.mapInArrow(rest, frame.schema).count())",
     "status": "%odps status",
+    "files": "import os\nprint(os.listdir())",
     "stop": STOP,
 }
 
@@ -86,7 +87,13 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert "verified" not in card
     assert "4 tasks" in card
     assert len(card) < 1500
-    assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
+    assert [name for name in CELLS if cards(book, name)] == ["start", "action", "loaded"]
+
+
+def test_the_start_of_spark_has_a_card(book: nbformat.NotebookNode) -> None:
+    (card,) = cards(book, "start")
+    assert "start Spark" in card
+    assert "done in" in card
 
 
 def test_a_table_loaded_by_format_has_the_same_card(book: nbformat.NotebookNode) -> None:
@@ -103,6 +110,11 @@ def test_the_action_is_on_the_list_of_what_ran(book: nbformat.NotebookNode) -> N
     listed = cell.outputs[0].data["text/plain"]
     assert listed.count("read local.orders") == 2  # the quiet one tells nobody
     assert listed.count("done in") == 2
+
+
+def test_spark_leaves_no_folder_next_to_the_notebook(book: nbformat.NotebookNode) -> None:
+    (cell,) = [cell for cell in book.cells if cell.id == "files"]
+    assert cell.outputs[0].text == "[]\n"
 
 
 def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) -> None:

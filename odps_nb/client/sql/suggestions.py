@@ -1,0 +1,64 @@
+"""Suggests the nearest names in the error of a query with an unknown column or table.
+
+The service names only what it cannot resolve (vendor's manual, *Rewrite incompatible SQL
+statements*), so the client looks up the tables that the query names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from odps_nb.client.catalog import suggest_tables
+from odps_nb.errors import NotFoundError, OdpsNbError, ServiceError
+from odps_nb.terms import shorten
+from odps_nb.wire.control import GetTable
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
+MAX_TABLES = 5
+"""Maximum number of tables whose columns are fetched, with one request each."""
+
+_NAME = r"((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
+_COLUMN = re.compile(rf"column {_NAME} cannot be resolved", re.IGNORECASE)
+_TABLE = re.compile(rf"table {_NAME} cannot be resolved", re.IGNORECASE)
+_TABLES = re.compile(rf"\b(?:from|join|into|using|update|table)\s+{_NAME}", re.IGNORECASE)
+_ALIASES = re.compile(r"\bas\s+`?(\w+)", re.IGNORECASE)
+_SHOWN = 200
+
+
+def suggest_names(storage: StorageClient, sql: str, error: ServiceError) -> None:
+    """Add the nearest names to the hint of a failed query's error; sends a few requests."""
+    table, column = _TABLE.search(error.message), _COLUMN.search(error.message)
+    if table is not None and isinstance(error, NotFoundError):
+        with suppress(OdpsNbError):  # not a valid name
+            suggest_tables(storage, storage.profile.table(_plain(table[1])), error)
+    elif column is not None:
+        columns = list(_columns(storage, sql))
+        name = _plain(column[1]).rpartition(".")[2]
+        error.hint = _hint(name, [*columns, *_ALIASES.findall(sql)]) or error.hint
+
+
+def _plain(name: str) -> str:
+    return name.replace("`", "")
+
+
+def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
+    names = dict.fromkeys(map(_plain, _TABLES.findall(sql)))
+    for name in list(names)[:MAX_TABLES]:
+        with suppress(OdpsNbError):  # the name of a subquery, or no permission
+            yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    by_key = {one.casefold(): one for one in known}
+    if name.casefold() in by_key:
+        return "check that the subquery or table in FROM has a column of this name"
+    if near := difflib.get_close_matches(name.casefold(), by_key, n=1):
+        return f"did you mean {by_key[near[0]]}?"
+    listed = shorten(", ".join(dict.fromkeys(known)), _SHOWN)
+    return f"check the name: the columns are {listed}" if listed else ""
