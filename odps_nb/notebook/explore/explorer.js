@@ -117,6 +117,7 @@ function render({ model, el }) {
     "Profile all rows"
   );
   const charts = chartPanel(send);
+  const taking = takingPanel(send);
   const chart = h(
     "button",
     { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
@@ -150,15 +151,16 @@ function render({ model, el }) {
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
-    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, chart, all),
+    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, chart, taking.open, all),
     chips,
     busy.line,
     problem,
     charts.panel,
+    taking.panel,
     box,
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
     panel,
-    h("div", { class: "odps-x-bar odps-x-code" }, code, copy)
+    h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
   el.append(hidesTwin(model), root);
 
@@ -607,6 +609,7 @@ function render({ model, el }) {
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") problem.textContent = message.text;
+    else taking.receive(message, buffers);
   }
   model.on("msg:custom", receive);
   const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
