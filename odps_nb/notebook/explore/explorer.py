@@ -15,15 +15,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, visible
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.cells import is_number, kind_of, type_label
 from odps_nb.notebook.explore.chart import Chart
 from odps_nb.notebook.explore.chart_choice import TIMES, can_be_axis, choose
+from odps_nb.notebook.explore.conditions import (
+    Condition,
+    operations,
+    typed_condition,
+    typed_texts,
+)
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
     LARGE_BUDGET,
     Shown,
+    count_label,
     first_found,
     profile_words,
     shown_bundle,
@@ -51,6 +58,12 @@ MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart that reads more than this estimate is computed only after a confirmation."""
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
+_EDITED = 4000  # maximum characters of all values of a condition that the browser edits
+INPUTS = {
+    **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
+    **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
+    "DATE": "date",
+}
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
@@ -69,13 +82,14 @@ class Explorer(TakesRows, LiveView):
     Examples
     --------
     >>> orders = odps.table("orders").explore()
+    >>> orders.view.filter("quantity", low=9, high=12)
     >>> orders.code
-    "odps.table('orders').read()"
+    "odps.table('orders').read(where='quantity >= 9 and quantity <= 12')"
     >>> orders.close()
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("taking.js",)
+    _scripts = ("filters.js", "taking.js")
     _task = "page"
     _cancelled: ClassVar = dict.fromkeys(("page", "profile", "chart", "download"), "cancelled")
 
@@ -125,11 +139,12 @@ class Explorer(TakesRows, LiveView):
 
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
-        pictures = thumbnails(view, page, most=6) if view.profile is not None else None
+        profile = view.profile if view.is_profiled else None
+        pictures = thumbnails(view, page, most=6) if profile is not None else None
         shown = Shown(
             view=view,
             page=page,
-            profile=view.profile,
+            profile=profile,
             pictures=pictures,
             note=note,
             chart=self._chart,
@@ -142,10 +157,7 @@ class Explorer(TakesRows, LiveView):
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))
         self._on_page({"start": self._start}, ())
-        if self.view.profile is not None:
-            self._send(profile_message(self.view))
-        elif self.view.all_rows != 0:
-            self._run("profile", self._describe)
+        self._describe_and_count()
 
     def _on_page(self, content: Mapping[str, Any], _: object) -> None:
         start = int(content["start"])
@@ -165,13 +177,36 @@ class Explorer(TakesRows, LiveView):
             if choice.order is not None:
                 text = "sorting with a SQL job on the service"
                 self._send({"kind": "busy", "task": "page", "text": text, "share": None})
+            before = self.view.where
             self.view.choose(choice, token)
             self._send_page(0, token)
+            if self.view.where != before:
+                self._static = (self.view.page(0, token), "")
+                self._describe_and_count()
 
         self._run("page", work)
 
     def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
-        self._choose(self.view.bar(int(content["column"]), int(content["bar"])))
+        column, bar = int(content["column"]), int(content["bar"])
+        label, exclude = content.get("label"), bool(content.get("exclude"))
+        self._choose(self.view.bar(column, bar, label=label, exclude=exclude))
+
+    def _on_filter(self, content: Mapping[str, Any], _: object) -> None:
+        made = typed_condition(
+            self.view.columns[int(content["column"])],
+            str(content["op"]),
+            [str(one) for one in content["values"]],
+            exclude=bool(content["exclude"]),
+            below=bool(content["below"]),
+            timezone=self.view.timezone,
+        )
+        kept = list(self.view.choice.conditions)
+        if content["index"] is None:
+            kept.append(made)
+        else:
+            kept[int(content["index"])] = made
+        conditions = tuple(dict.fromkeys(kept))
+        self._choose(replace(self.view.choice, conditions=conditions))
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self.view.choice.conditions)
@@ -247,19 +282,42 @@ class Explorer(TakesRows, LiveView):
 
     # -- profiles and cells ---------------------------------------------------------------------
 
+    def _describe_and_count(self) -> None:
+        """Start to profile and to count the matching rows, unless that has been done."""
+        if self.view.all_rows != 0:
+            self._run("profile", self._describe)
+        if self.view.matching is None:
+            self._run("count", self._count)
+
     def _describe(self, token: CancelToken) -> None:
-        self.view.describe(token)
+        if not self.view.is_profiled:
+            self.view.describe(token)
         token.check()
         self._send(profile_message(self.view))
+        self._send(count_message(self.view))
         if self._static is not None:
             self._show_page(*self._static)
         self.view.prepare()
+
+    def _count(self, token: CancelToken) -> None:
+        try:
+            self.view.count(ASK_BYTES, token)
+        except CancelledError:
+            raise
+        except OdpsNbError as error:  # the rows are shown all the same
+            self._send({**count_message(self.view), "why": visible(str(error))[:_COMMENT]})
+            return
+        token.check()
+        self._send(count_message(self.view))
+        if self.view.is_profiled:  # its label says of how many rows it is
+            self._send(profile_message(self.view))
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
             told = Told(self._send, self.view.stop_profile, task="profile")
             self.view.describe_all(told, token)
             self._send(profile_message(self.view))
+            self._send(count_message(self.view))
 
         self._run("profile", work)
 
@@ -311,13 +369,14 @@ def table_message(view: RowView) -> dict[str, Any]:
             "axis": can_be_axis(column),
             "time": kind_of(column) in TIMES,
             "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
+            "conditions": operations(column),
+            "input": INPUTS.get(kind_of(column), "text"),
         }
         for column in view.columns
     ]
     return {
         "kind": "table",
         "title": visible(view.title)[:_NAME],
-        "rows": view.all_rows,
         "all_columns": view.all_columns,
         "page_rows": view.page_rows,
         "columns": columns,
@@ -333,13 +392,40 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "start": page.start,
         "count": page.count,
         "total": view.total,
-        "conditions": [visible(one)[:_CONDITION] for one in choice.conditions],
+        "rows": count_label(view),
+        "conditions": [condition_message(view, one) for one in choice.conditions],
+        "profiled": view.is_profiled,
         "search": choice.search,
         "order": None if choice.order is None else names.index(choice.order),
         "descending": choice.descending,
         "note": " · ".join(filter(None, (view.note, page.note))),
         "code": visible(view.code),
     }
+
+
+def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
+    """Return the part of a message for a condition, and the values with which to edit it."""
+    names = [column.name for column in view.columns]
+    values = typed_texts(one, view.timezone) if one.op else []
+    edit = None
+    if one.op and sum(map(len, values)) <= _EDITED:
+        edit = {
+            "column": names.index(one.column),
+            "op": one.op,
+            "values": values,
+            "exclude": one.exclude,
+            "below": one.below,
+        }
+    return {
+        "text": visible(one.text)[:_CONDITION],
+        "where": visible(one.where)[:_CONDITION],
+        "edit": edit,
+    }
+
+
+def count_message(view: RowView) -> dict[str, Any]:
+    """Return the message that tells how many rows match the filter."""
+    return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
 
 
 def profile_message(view: RowView) -> dict[str, Any]:
@@ -352,7 +438,7 @@ def profile_message(view: RowView) -> dict[str, Any]:
             "words": profile_words(one),
             "least": visible(one.least),
             "greatest": visible(one.greatest),
-            "bars": [[visible(bar.label), bar.count] for bar in one.bars],
+            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
         }
         for one in profile.columns
     ]

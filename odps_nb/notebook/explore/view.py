@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,19 +13,23 @@ import pyarrow as pa
 from odps_nb.access.looking.browsing import MAX_SORTED, Rows, name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.client.parallel.fan_out import Job, fan_out
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, visible
+from odps_nb.notebook.explore.behind import with_whole
 from odps_nb.notebook.explore.cells import cell_texts, nested_text
 from odps_nb.notebook.explore.chart import Chart, chart_of
 from odps_nb.notebook.explore.chart_choice import ChartChoice
 from odps_nb.notebook.explore.conditions import (
+    Condition,
     all_of,
     bar_condition,
-    null_condition,
+    given_condition,
+    make_condition,
     search_condition,
+    written,
 )
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
+from odps_nb.notebook.explore.sampling import SAMPLE_BYTES, draw_sample
 from odps_nb.notebook.explore.taking import TakesRows
 from odps_nb.schema import Column, TypeCode
 
@@ -38,22 +39,25 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
-SAMPLE_RANGES = 64
-SAMPLE_BYTES = 16 * 2**20
-SAMPLE_SECONDS = 5.0
-"""Maximum seconds to search for matching rows to profile."""
-SAMPLERS = 8
 MAX_CELL = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The rows to show: conditions (combined with AND), a search text and an order."""
+    """The rows to show: conditions (combined with AND), a search text and an order.
 
-    conditions: tuple[str, ...] = ()
+    A condition may be given as text, as for ``where=`` of a read.
+    """
+
+    conditions: tuple[Condition, ...] = ()
     search: str = ""
     order: str | None = None
     descending: bool = False
+
+    def __post_init__(self) -> None:
+        given: tuple[Condition | str, ...] = self.conditions
+        found = tuple(written(one) if isinstance(one, str) else one for one in given)
+        object.__setattr__(self, "conditions", found)
 
 
 class RowView(TakesRows):
@@ -91,7 +95,10 @@ class RowView(TakesRows):
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
         self.profile: TableProfile | None = None
-        self._clicked: dict[str, int] = {}  # column of the clicked bar, by condition
+        self._profiled: str | None = None  # the condition of the profiled rows
+        self._whole: TableProfile | None = None  # the profile without a filter
+        self._counted: int | None = None  # number of matching rows, if known from elsewhere
+        self._seen = 0
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
@@ -106,13 +113,32 @@ class RowView(TakesRows):
 
     @property
     def total(self) -> int | None:
-        """Number of selected rows; ``None`` if not yet known."""
-        return self._pager.total
+        """Number of rows to page through; ``None`` if not yet known."""
+        found, counted = self._pager.total, self._counted
+        if found is None and counted is not None and counted >= self._seen:
+            return counted
+        return found
+
+    @property
+    def matching(self) -> int | None:
+        """Number of rows that match the filter, however many are shown; ``None`` if unknown."""
+        is_cut = self.choice.order is not None and (self.total or 0) >= MAX_SORTED
+        if not is_cut:
+            return self.total
+        return self.all_rows if self.where is None else self._counted
+
+    @property
+    def at_least(self) -> int:
+        """Number of matching rows that were found so far."""
+        described = self.profile.rows if self.profile is not None and self.is_profiled else 0
+        return max(self._seen, described)
 
     @property
     def all_rows(self) -> int | None:
-        """Number of rows without the filter; ``None`` if unknown."""
-        return self._rows.row_count
+        """Number of rows without the filter of this view; ``None`` if not yet known."""
+        if (known := self._rows.row_count) is None and self._whole is not None:
+            return self._whole.total
+        return known
 
     @property
     def nbytes(self) -> int:
@@ -130,6 +156,7 @@ class RowView(TakesRows):
             page = self._pager.page(start, token)
             if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
+            self._seen = max(self._seen, page.start + page.count)
             return page
 
     def first_rows(
@@ -196,7 +223,7 @@ class RowView(TakesRows):
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show other rows. Sorting them runs a SQL job."""
+        """Show the rows of a choice, page by page from the first. Sorting runs a SQL job."""
         where, token = self._where(choice), cancel or CancelToken()
         with self._lock:
             token.check()
@@ -213,28 +240,86 @@ class RowView(TakesRows):
             token.check()
             self._pager.close()
             self._pager = self._pager_of(shown, where)
-            self._shown, self.choice = shown, choice
+            if (chosen := self._where(choice)) != self.where:
+                self._counted = None
+            self._shown, self.choice, self._seen = shown, choice, 0
+            if chosen is None and self._whole is not None:
+                self.profile, self._profiled = self._whole, None
+                self._counted = self._whole.total
+
+    def filter(
+        self,
+        column: str,
+        *,
+        low: object = None,
+        high: object = None,
+        values: Sequence[object] = (),
+        contains: str | None = None,
+        starts: str | None = None,
+        null: bool = False,
+        exclude: bool = False,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        """Show only the rows that also match a condition on one column.
+
+        Give a range (``low`` and ``high`` are included), some ``values``, a text or ``null``.
+        ``exclude`` shows the rows that do not match, including those with a null. For any other
+        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``, and to show all
+        rows again ``choose(Choice())``.
+
+        Examples
+        --------
+        >>> view = odps.table("orders").read(partitions="ds=2024-01-01").explore().view
+        >>> view.filter("quantity", low=9)
+        >>> view.filter("status", values=["new", "paid"], exclude=True)
+        >>> view.where
+        "(quantity >= 9) and (not (status in ('new', 'paid')) or status is null)"
+        """
+        found = next((one for one in self.columns if one.name == column), None)
+        if found is None:
+            raise ArgumentError(f"there is no column {column!r} to filter by")
+        made = given_condition(
+            found,
+            {"range": (low, high), "values": values, "contains": contains, "starts": starts},
+            null=null,
+            exclude=exclude,
+            timezone=self.timezone,
+        )
+        self.choose(replace(self.choice, conditions=(*self.choice.conditions, made)), cancel)
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
         with suppress(ArgumentError):  # a read with a limit accepts no condition
-            self._rows.check(null_condition(self.columns[0]))
+            self._rows.check(make_condition(self.columns[0], "null").where)
 
-    def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 selects its nulls."""
+    def bar(
+        self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
+    ) -> Choice:
+        """Return the choice with this bar as the column's only condition; -1 selects its nulls.
+
+        ``exclude`` selects the other rows instead; values that are excluded already stay so.
+        ``label`` is that of the bar in the caller's profile, which may be out of date.
+        """
         of = self.columns[column]
         if bar < 0:
-            text = null_condition(of)
-        elif self.profile is None or bar >= len(self.profile.columns[column].bars):
-            raise ArgumentError("the profile has changed; click a bar of the new profile")
+            made = make_condition(of, "null", exclude=exclude)
         else:
-            text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
-        kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
-        self._clicked[text] = column
-        return replace(self.choice, conditions=(*kept, text))
+            bars = () if self.profile is None else self.profile.columns[column].bars
+            if bar >= len(bars) or (label is not None and label != visible(bars[bar].label)):
+                raise ArgumentError("the profile has changed; click a bar of the new profile")
+            made = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
+        before = [one for one in self.choice.conditions if one.column == of.name]
+        kept = [one for one in self.choice.conditions if one.column != of.name]
+        if exclude and made.op == "values":
+            listed = [
+                one for old in before if old.exclude and old.op == "values" for one in old.values
+            ]
+            values = dict.fromkeys((*listed, *made.values))
+            made = make_condition(of, "values", list(values), exclude=True, timezone=self.timezone)
+        return replace(self.choice, conditions=(*kept, made))
 
     def _where(self, choice: Choice) -> str | None:
-        found = list(choice.conditions)
+        found = [one.where for one in choice.conditions]
         if choice.search:
             found.append(search_condition(self.columns, choice.search))
         return all_of(found)
@@ -262,64 +347,115 @@ class RowView(TakesRows):
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
-        """Profile the columns from a sample of a few thousand random rows."""
-        token, rows = cancel or CancelToken(), self._rows.twin()
-        total, profiler = self.all_rows, Profiler(self.columns)
-        parts, size = [], 0
-        for batch in self._sampled(rows, total, token):
-            token.check()
-            parts.append(batch)
-            size += int(batch.nbytes)
-            if size > SAMPLE_BYTES:
-                break
-        if any(not batch.schema.equals(parts[0].schema) for batch in parts):
-            return self.describe(token)  # a range needed microseconds: read all ranges in them
-        count = sum(batch.num_rows for batch in parts)
-        if parts:
-            profiler.add(pa.Table.from_batches(parts))
-        label = sample_label(count, total, random=total is not None)
-        self.profile = TableProfile(columns=profiler.result(), rows=count, total=total, label=label)
-        return self.profile
+    @property
+    def is_profiled(self) -> bool:
+        """Whether ``profile`` is of the rows that match the present filter."""
+        return self.profile is not None and self._profiled == self.where
 
-    def _sampled(
-        self, rows: Rows, total: int | None, token: CancelToken
-    ) -> Iterator[pa.RecordBatch]:
-        if total is None:
-            return self.first_rows(self._sample, seconds=SAMPLE_SECONDS, cancel=token)
-        ranges = sample_ranges(total, self._sample, self._seed)
-        jobs: Iterator[Job[pa.RecordBatch]] = (
-            partial(rows.page, start, count) for start, count in ranges
+    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
+        """Profile the columns from a random sample of all rows that match the filter."""
+        token, where = cancel or CancelToken(), self.where
+        drawn = draw_sample(
+            self._rows.twin(),
+            where,
+            self._sample,
+            self._seed,
+            token,
+            matching=lambda: self.matching,
         )
-        return fan_out(
-            jobs,
-            size=lambda batch: int(batch.nbytes),
-            workers=SAMPLERS,
-            max_bytes=SAMPLE_BYTES,
-            cancel=token,
+        profiler = self._profiler(where)
+        if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
+            return self.describe(token)  # some rows needed microseconds: read all in them
+        if drawn.batches:
+            profiler.add(pa.Table.from_batches(drawn.batches))
+        total = self.all_rows if where is None else None
+        return self._keep_profile(
+            where,
+            profiler,
+            rows=drawn.rows,
+            total=drawn.rows if drawn.is_all else total,
+            is_random=drawn.is_random,
         )
 
     def describe_all(
         self, progress: Progress = None, cancel: CancelToken | None = None
     ) -> TableProfile:
-        """Profile the columns from all rows, in bounded memory; `stop_profile` cancels it."""
-        token = cancel or CancelToken()
-        before = self.profile or self.describe(token)
-        profiler, count = Profiler(self.columns, before=before), 0
+        """Profile the columns from all rows that match the filter, in bounded memory.
+
+        `stop_profile` cancels it.
+        """
+        token, where = cancel or CancelToken(), self.where
+        if not self.is_profiled:
+            self.describe(token)
+        profiler, count = self._profiler(where, self.profile), 0
         self._read = rows = self._rows.twin()
         token.watch(rows)
         try:
             token.check()
-            for batch in rows.every(ahead=SAMPLE_BYTES, progress=progress):
+            for batch in rows.every(where, ahead=SAMPLE_BYTES, progress=progress):
                 token.check()
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
             if self._read is rows:  # unless a newer call replaced it
                 self._read = None
-        label = f"all {count:,} rows"
-        self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
-        return self.profile
+        return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
+
+    def _profiler(self, where: str | None, before: TableProfile | None = None) -> Profiler:
+        return Profiler(self.columns, before=before if where is None else self._whole or before)
+
+    def _keep_profile(
+        self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
+    ) -> TableProfile:
+        """Make the profile of some of the rows that match a condition, and keep it."""
+        columns = found.result()
+        if where is not None and self._whole is not None:
+            columns = with_whole(columns, self._whole.columns)
+        label = sample_label(rows, total, random=is_random)
+        made = TableProfile(
+            columns=columns, rows=rows, total=total, label=label, is_random=is_random
+        )
+        if where is None:
+            self._whole = made
+        if where == self.where:  # it may have changed meanwhile
+            self.profile, self._profiled = made, where
+            self._know(rows if total == rows else self._counted)
+            return self.profile
+        return made
+
+    def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
+        """Count the matching rows with a SQL job, unless they are counted already.
+
+        Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
+        or if SQL cannot select the rows, as of a read with ``limit`` or ``since``.
+        """
+        if self.matching is not None or self._rows.is_cut:
+            return self.matching
+        token, rows, where = cancel or CancelToken(), self._rows.twin(), self.where
+        try:
+            text = f"select count(*) as n {rows.relation(where)}"
+        except ArgumentError:
+            return None
+        cost = self.connection.sql_cost(text, settings=rows.job_settings)
+        if (cost.input_bytes or 0) > most_bytes:
+            return None
+        token.watch(rows)
+        token.check()
+        found = int(rows.query(text)["n"][0].as_py())
+        if where == self.where:
+            self._know(found)
+        return self.matching
+
+    def _know(self, count: int | None) -> None:
+        """Keep the number of matching rows, also as that of which the profile is a sample."""
+        self._counted, profile = count, self.profile
+        if count is None or profile is None or not self.is_profiled or profile.total is not None:
+            return
+        if count >= profile.rows and profile.is_random:
+            label = sample_label(profile.rows, count, random=True)
+            self.profile = replace(profile, total=count, label=label)
+            if self.where is None:
+                self._whole = self.profile
 
     def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
         """Return a chart of the selected rows, computed by SQL jobs."""
@@ -368,20 +504,3 @@ class RowView(TakesRows):
         self.stop_taking()
         with self._lock:
             self._pager.close()
-
-
-def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, int]]:
-    """Return ``(start, rows)`` of random disjoint ranges, in random order."""
-    if total <= sample:
-        step = max(1, -(-total // SAMPLE_RANGES))
-        return [(start, min(step, total - start)) for start in range(0, total, step)]
-    draw = random.Random(seed)
-    count = min(SAMPLE_RANGES, max(1, sample // 500))
-    bounds = [total * n // count for n in range(count + 1)]
-    rows = sample // count
-    found = [
-        (draw.randrange(low, max(low, high - rows) + 1), rows)
-        for low, high in itertools.pairwise(bounds)
-    ]
-    draw.shuffle(found)
-    return found

@@ -41,8 +41,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``, without user data. ``common.js``, ``common.css`` and the scripts named ``parts``,
-    with their style sheets, are prepended to the two files; a script need not have a style sheet.
+    ``texts``, without user data. ``common.js``, the scripts named ``parts`` and their style sheets
+    are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget
