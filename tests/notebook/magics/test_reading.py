@@ -364,9 +364,17 @@ def test_sql_into_a_variable_shows_the_explorer_of_the_result_too(ip, options):
     assert note["text/plain"].startswith("some ← sql select id, status")
     assert ip.user_ns["some"].shape == (rows, 2)
     assert f"{rows} rows · 2 columns" in shown["text/plain"]
-    for quiet in ("-q -o some", "--bg -q -o some", "-t batches -q -o some"):
-        run(ip, f"%%odps sql {quiet}\n{ORDERS} limit 30")
-        assert ip.user_ns["shown"] == []
+    run(ip, f"%%odps sql -q -o some {options}\n{ORDERS} limit 30")
+    assert ip.user_ns["shown"] == []
+
+
+@pytest.mark.parametrize("options", ["--bg", "-t batches"])
+def test_sql_that_is_not_read_yet_shows_no_explorer(ip, options):
+    run(ip, f"%%odps sql -o later {options}\n{ORDERS} limit 30")
+    (note,) = ip.user_ns["shown"]
+    assert note["text/plain"].startswith("later ← sql select id, status")
+    later = ip.user_ns["later"]
+    assert options == "-t batches" or len(later.result(60)) == 30
 
 
 def test_a_query_is_shown_as_a_chart_and_assigned_too(ip):
