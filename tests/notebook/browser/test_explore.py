@@ -286,7 +286,7 @@ def test_a_download_is_a_file_of_the_selected_rows(page, odps):
     expect(view.locator(".odps-x-taking")).to_contain_text("media.csv: 1 row, ")
     page.keyboard.press("Escape")
     expect(view.locator(".odps-x-taking")).to_be_hidden()
-    view.locator(".odps-x-chip").click()
+    view.get_by_label("remove the filter").click()
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 
