@@ -6,9 +6,10 @@ the static view. Requests from the browser contain numbers and strings, never co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,7 +65,7 @@ INPUTS = {
     **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
     "DATE": "date",
 }
-_NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
+_NO_WIDGET = "run the cell again to page, filter or sort"
 
 
 def explore(
@@ -89,7 +90,7 @@ class Explorer(TakesRows, LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("filters.js", "taking.js")
+    _scripts = ("filters.js", "columns.js", "grid.js", "taking.js")
     _task = "page"
     _cancelled: ClassVar = dict.fromkeys(("page", "profile", "chart", "download"), "cancelled")
 
@@ -135,7 +136,7 @@ class Explorer(TakesRows, LiveView):
         else:
             self._show_page(self.view.page(0))
         if in_kernel():
-            self._show_widget(_NO_WIDGET)
+            self._show_widget(repr(self))
 
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
@@ -148,6 +149,7 @@ class Explorer(TakesRows, LiveView):
             pictures=pictures,
             note=note,
             chart=self._chart,
+            hint=_NO_WIDGET if in_kernel() else "",
         )
         self._static = (page, note)
         self._show_static(shown_bundle(shown))
@@ -169,16 +171,17 @@ class Explorer(TakesRows, LiveView):
         self._start = page.start
         self._send(page_message(self.view, page), page.data)
 
-    def _choose(self, choice: Choice) -> None:
+    def _choose(self, choice: Choice | Callable[[CancelToken], Choice]) -> None:
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
             self._chart = None  # of other rows
-            if choice.order is not None:
+            chosen = choice if isinstance(choice, Choice) else choice(token)
+            if chosen.order is not None:
                 text = "sorting with a SQL job on the service"
                 self._send({"kind": "busy", "task": "page", "text": text, "share": None})
             before = self.view.where
-            self.view.choose(choice, token)
+            self.view.choose(chosen, token)
             self._send_page(0, token)
             if self.view.where != before:
                 self._static = (self.view.page(0, token), "")
@@ -207,6 +210,10 @@ class Explorer(TakesRows, LiveView):
             kept[int(content["index"])] = made
         conditions = tuple(dict.fromkeys(kept))
         self._choose(replace(self.view.choice, conditions=conditions))
+
+    def _on_value(self, content: Mapping[str, Any], _: object) -> None:
+        row, column, exclude = int(content["row"]), int(content["column"]), bool(content["not"])
+        self._choose(partial(self.view.value, row, column, exclude=exclude))
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self.view.choice.conditions)
@@ -340,6 +347,16 @@ class Explorer(TakesRows, LiveView):
             self._send({"kind": "cell", **told})
 
         self._run("cell", work)
+
+    def _on_copy(self, content: Mapping[str, Any], _: object) -> None:
+        start, count = int(content["start"]), int(content["count"])
+        columns = [int(one) for one in content["columns"]]
+
+        def work(token: CancelToken) -> None:
+            cells, cut = self.view.texts(start, count, columns, token)
+            self._send({"kind": "copied", "cells": cells, "cut": cut})
+
+        self._run("copy", work)
 
     def _on_blobs(self, content: Mapping[str, Any], _: object) -> None:
         cells = [(int(row), int(column)) for row, column in content["cells"]][:24]
