@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from odps_nb.access.checks import Overwrite, PartitionLike
     from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.partitions import PartitionDetails
+    from odps_nb.access.queries import Queries, Query
     from odps_nb.access.writing.open_write import OpenStream, OpenWrite
     from odps_nb.client.auth.accounts import CredentialFunction, CredentialsLike
     from odps_nb.client.blob.file import BlobFile
@@ -73,6 +74,8 @@ __all__ = [
     "Progress",
     "ProgressSnapshot",
     "ProgressTracker",
+    "Queries",
+    "Query",
     "Row",
     "SeekableBlob",
     "SparkQuery",
@@ -93,6 +96,7 @@ _MODULES = {
     "access.checks": ["Overwrite", "PartitionLike"],
     "access.engines.dataset": ["TableDataset"],
     "access.partitions": ["PartitionDetails"],
+    "access.queries": ["Queries", "Query"],
     "access.writing.open_write": ["OpenStream", "OpenWrite"],
     "client.auth.accounts": ["CredentialFunction", "CredentialsLike"],
     "client.blob.file": ["BlobFile"],

@@ -75,6 +75,7 @@ UPWARD = {
     ("odps_nb.access.progress", "odps_nb.notebook.progress.cards"): "a card in a notebook",
     ("odps_nb.access.progress", "odps_nb.notebook.display.output"): "the end of a cell",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.line"): "a line in a terminal",
+    ("odps_nb.access.queries", "odps_nb.notebook.display.listing"): "queries are displayed",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.chart"): "Scan.chart",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.chart_choice"): "types of Scan.chart",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.explorer"): "Scan.explore",

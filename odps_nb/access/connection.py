@@ -6,6 +6,7 @@ Methods import other modules when they are called, so a script loads no notebook
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
     from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.blobs.frames import FrameBlobs
+    from odps_nb.access.queries import Queries, Query
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
     from odps_nb.client.blob_cache import BlobCache
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from odps_nb.local.server.launch import LocalService
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
+
+MAX_QUERIES = 100
+"""Number of statements that `Connection.queries` remembers."""
 
 
 class Connection:
@@ -60,6 +65,7 @@ class Connection:
         self._profile, self._service = profile, service
         self._client: StorageClient | None = None
         self._closed = False
+        self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
         if address is None:  # the settings without credentials, as stored in a pickle
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root
@@ -356,26 +362,50 @@ class Connection:
         2
         """
         from odps_nb.access.binding.text import bind_query
+        from odps_nb.access.queries import Query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
 
         shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
+        storage, ran = self._storage, Query(sql=query, settings=settings, connection=self)
+        self._queries.append(ran)
         if not wait:
-            return Result(self, submit_sql(self._storage, query, settings=settings), text=shown)
+            with ran._watched(ends=False):
+                instance = submit_sql(storage, query, settings=settings)
+            return Result(self, instance, text=shown, query=ran)
         listener = listener_of(progress)
-        title = query_title(query)
-        with ProgressTracker("sql", title, listener=listener) as tracker:
+        with (
+            ran._watched(cancels=True),
+            ProgressTracker("sql", query_title(query), listener=listener) as tracker,
+        ):
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
-                self._storage,
+                storage,
                 query,
                 settings=settings,
                 timeout=timeout,
                 tracker=tracker,
-                cancel=self._storage.operation(),
+                cancel=storage.operation(),
             )
-        return Result(self, instance, text=shown)
+        return Result(self, instance, text=shown, query=ran)
+
+    def queries(self) -> Queries:
+        """Return the last 100 statements that `sql` sent in this process, newest first.
+
+        Displayed as a table with their time, state, seconds and rows. Includes the SQL jobs of
+        explorers and charts. The list is kept in memory only.
+
+        Examples
+        --------
+        >>> result = odps.sql("select count(*) as n from orders where ds = '2024-01-01'")
+        >>> newest = odps.queries()[0]
+        >>> newest.state, newest.run().to_pandas()["n"].tolist()
+        ('success', [231072])
+        """
+        from odps_nb.access.queries import Queries
+
+        return Queries(reversed(self._queries.copy()))
 
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False

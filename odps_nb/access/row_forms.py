@@ -309,7 +309,8 @@ class RowForms(ABC):
     ) -> Explorer:
         """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        Pages are fetched when shown; at most 1 MiB of them is cached.
+        Pages are fetched when shown; at most 1 MiB of them is cached. Without the extra
+        ``notebook``, only the first page is shown.
 
         Parameters
         ----------
@@ -318,11 +319,6 @@ class RowForms(ABC):
         sample, seed
             Number of sampled rows for column statistics (nulls, distinct values, minimum, maximum,
             distribution), and the seed of the sample.
-
-        Raises
-        ------
-        MissingDependencyError
-            The ``notebook`` extra is not installed.
         """
         from odps_nb.notebook.explore.explorer import explore
 
@@ -368,8 +364,6 @@ class RowForms(ABC):
         ------
         ArgumentError
             A column does not exist or cannot be drawn, or arguments contradict each other.
-        MissingDependencyError
-            The extra ``notebook`` is not installed.
 
         Examples
         --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.queries import Query
     from odps_nb.schema import TableSchema
 
 
@@ -45,9 +46,15 @@ class Result(RowForms):
     """
 
     def __init__(
-        self, connection: Connection, instance: SqlInstance, *, text: TextOptions = STRICT_TEXT
+        self,
+        connection: Connection,
+        instance: SqlInstance,
+        *,
+        text: TextOptions = STRICT_TEXT,
+        query: Query | None = None,
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
+        self._query = query  # its entry in `Connection.queries`
         self._session: ResultSession | None = None
         self._lock = threading.Lock()
         self._token = CancelToken()
@@ -61,7 +68,7 @@ class Result(RowForms):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_token": None}
+        return {**self.__dict__, "_lock": None, "_token": None, "_query": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -91,7 +98,7 @@ class Result(RowForms):
         return self._derived(replace(self._text, mode=TextMode.REPLACE))
 
     def _derived(self, text: TextOptions) -> Result:
-        made = Result(self._connection, self._instance, text=text)
+        made = Result(self._connection, self._instance, text=text, query=self._query)
         made._whole, made._token, made._limit = self, self._token, self._limit
         return made
 
@@ -102,7 +109,7 @@ class Result(RowForms):
 
     def _reopened(self) -> Result:
         """Return the same result with a new session, after the old one has expired."""
-        made = Result(self._connection, self._instance, text=self._text)
+        made = Result(self._connection, self._instance, text=self._text, query=self._query)
         made._limit = self._limit
         return made
 
@@ -195,12 +202,18 @@ class Result(RowForms):
         """Cancel the query on the service; waiting calls raise `CancelledError`. Idempotent."""
         self._token.cancel()
         cancel_sql(self._connection._storage, self._instance)
+        if self._query is not None:
+            self._query._end("cancelled")
 
     @contextmanager
     def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
         token, listener = self._connection._storage.operation(self._token), listener_of(progress)
         with ProgressTracker("sql", self._instance.title, listener=listener) as tracker:
-            yield tracker, token
+            try:
+                yield tracker, token
+            finally:
+                if self._query is not None:
+                    self._query.received += tracker.snapshot().wire_bytes
 
     def _unit_is_open(self) -> bool:
         return self._time_unit is TimeUnit.NANO
@@ -280,6 +293,8 @@ class Result(RowForms):
                 token = storage.operation(self._token)
                 self._await(token, tracker=tracker)
                 self._session = open_result(storage, self._instance, tracker=tracker, cancel=token)
+                if self._query is not None and not self._session.is_cut:
+                    self._query.rows = self._session.row_count
             return self._session
 
     def _await(
@@ -291,11 +306,12 @@ class Result(RowForms):
     ) -> None:
         """Wait for the query; cancel it on the service if the wait is cancelled."""
         storage, instance = self._connection._storage, self._instance
-        try:
-            wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=token)
-        except CancelledError:
-            stop_quietly(storage, instance)
-            raise
+        with nullcontext() if self._query is None else self._query._watched():
+            try:
+                wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=token)
+            except CancelledError:
+                stop_quietly(storage, instance)
+                raise
 
     def __repr__(self) -> str:
         session = self._session if self._whole is None else self._whole._session

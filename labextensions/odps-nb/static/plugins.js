@@ -1,4 +1,4 @@
-// The two plugins of the extension. Where JupyterLab lacks what one needs, that one does nothing.
+// The plugins of the extension. Where JupyterLab lacks what one needs, that one does nothing.
 
 export async function plugins(shared) {
   const offered = (name) => shared(name).catch(() => ({}));
@@ -26,6 +26,16 @@ export async function plugins(shared) {
       activate: quietly(async (app, tracker, restorer) => {
         const { addSidebar } = await import("./sidebar.js");
         await addSidebar(shared, app, tracker, restorer);
+      }),
+    },
+    {
+      id: "odps-nb:cells",
+      description: "Adds a cell with the code of an explorer below it.",
+      autoStart: true,
+      optional: [notebook.INotebookTracker],
+      activate: quietly(async (app, tracker) => {
+        const { addCells } = await import("./cells.js");
+        addCells(tracker, notebook.NotebookActions);
       }),
     },
   ].filter((plugin) => plugin.optional.every(Boolean));

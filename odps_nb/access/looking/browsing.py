@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
+from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
@@ -63,17 +65,25 @@ def name_in_sql(name: str) -> str:
 def rows_of(source: RowForms) -> Rows:
     """Return the row source of a scan or result; invalid UTF-8 is replaced."""
     shown = source._replacing()
-    if isinstance(shown, Scan):
-        return _ScanRows(shown)
+    if isinstance(source, Scan) and isinstance(shown, Scan):
+        return _ScanRows(shown, text=source._plan.text)
+    assert isinstance(source, Result)
     assert isinstance(shown, Result)
-    return _ResultRows(shown)
+    return _ResultRows(shown, text=source._text)
 
 
 class _ScanRows:
     """The rows of a `Scan`; `_ResultRows` has the same methods."""
 
-    def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        columns: tuple[Column, ...] | None = None,
+        *,
+        text: TextOptions | None = None,
+    ) -> None:
         self._scan, self._columns = scan, columns
+        self.text = text or scan._plan.text  # of data, whose invalid UTF-8 is never replaced
         self._running: Scan | None = None
         self._chosen: tuple[str, Scan] | None = None
         self._job = _Job()
@@ -188,6 +198,17 @@ class _ScanRows:
         with scan._registered(token):
             yield from scan._in_reach(placed, None, token)
 
+    def selected(self, where: str | None, text: TextOptions) -> RowForms:
+        """Return a new read of the rows that `code` reads; `stop` cancels it."""
+        scan = self._scan
+        if where is None:
+            made = scan._copy(replace(scan._plan, text=text), None)
+        else:
+            plan = replace(self._filtered(where), text=text)
+            made = Scan(self.connection, plan, max_bytes=scan._max_bytes, progress=scan._progress)
+        self._running = made
+        return made
+
     def check(self, where: str) -> None:
         """Raise `ArgumentError` for a condition that `found` would reject."""
         self._filtered(where)
@@ -292,9 +313,10 @@ class _ResultRows:
         title: str = "",
         like: Sequence[Column] = (),
         first_columns: int | None = None,
+        text: TextOptions | None = None,
     ) -> None:
         self._result, self._title, self._like = result, title, like
-        self._first_columns = first_columns
+        self._first_columns, self.text = first_columns, text or result._text
         self._token, self._job = CancelToken(), _Job()
 
     @property
@@ -374,10 +396,18 @@ class _ResultRows:
                     yield RowPlace(0, row), self._shown(kept)
                 row += batch.num_rows
 
+    def selected(self, where: str | None, text: TextOptions) -> RowForms:
+        self._token = CancelToken()
+        result = self._readable._derived(text)
+        if where is None:
+            return SelectedRows(result, None, self._token)
+        return SelectedRows(result, partial(map, self._filter(where).apply), self._token)
+
     def check(self, where: str) -> None:
         self._filter(where)
 
     def _filter(self, where: str) -> RowFilter:
+        self._require_all_rows()
         zone = self.connection.profile.timezone or "UTC"
         return RowFilter.parse(where, self._result.schema, timezone=zone)
 
@@ -399,7 +429,15 @@ class _ResultRows:
 
     partitions: tuple[str, ...] = ()
 
+    def _require_all_rows(self) -> None:
+        if self._result._limit is not None:
+            raise ArgumentError(
+                "the first rows of a result cannot be filtered, sorted or drawn as a chart",
+                hint="explore the whole result, or write the limit into the query",
+            )
+
     def relation(self, where: str | None) -> str:
+        self._require_all_rows()
         inner = self._result.sql.strip().rstrip(";")
         return f"from (\n{inner}\n) t" + (f" where {where}" if where else "")
 
@@ -419,7 +457,8 @@ class _ResultRows:
         shown = self._result._text
         options = ', text="binary"' if shown.mode is TextMode.BINARY else ""
         options += ", char_padding=True" if shown.char_padding else ""
-        return f"odps.sql({text!r}{settings}{options})"
+        first = "" if self._result._limit is None else f".first({self._result._limit})"
+        return f"odps.sql({text!r}{settings}{options}){first}"
 
     def narrowed(self, columns: int) -> Rows:
         return self._with(self._result, columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,11 +68,21 @@ def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) ->
     return [_cut(text, limit) for text in texts]
 
 
-def nested_text(value: Any, column: Column, *, indent: int | None = None) -> str:
-    """Return a nested value as JSON, with ``<blob>`` in place of each BLOB."""
+def nested_text(
+    value: Any,
+    column: Column,
+    *,
+    indent: int | None = None,
+    bytes_text: Callable[[bytes], str | None] | None = None,
+) -> str:
+    """Return a nested value as JSON, with ``<blob>`` in place of each BLOB.
+
+    Binary values are ``bytes_text`` of them, by default their first bytes and size.
+    """
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
-    return json.dumps(_plain(value), ensure_ascii=False, default=str, indent=indent)
+    plain = _plain(value, bytes_text or _bytes_text)
+    return json.dumps(plain, ensure_ascii=False, default=str, indent=indent)
 
 
 def _cut(text: str | None, limit: int) -> str | None:
@@ -91,16 +101,16 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Convert a value for JSON: map pairs to an object, bytes to hexadecimal digits."""
+def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
+    """Convert a value for JSON: map pairs to an object, bytes to a text."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(one, bytes_text) for key, one in value.items()}
     if isinstance(value, list):
         if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):
-            return {str(key): _plain(one) for key, one in value}
-        return [_plain(one) for one in value]
+            return {str(key): _plain(one, bytes_text) for key, one in value}
+        return [_plain(one, bytes_text) for one in value]
     if isinstance(value, bytes):
-        return _bytes_text(value)
+        return bytes_text(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     return value

@@ -106,6 +106,7 @@ function render({ model, el }) {
   );
   const charts = chartPanel(send);
   const profiles = columnProfiles({ filter, open: openColumn });
+  const taking = takingPanel(send);
   const chart = h(
     "button",
     { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
@@ -160,17 +161,19 @@ function render({ model, el }) {
     h(
       "div",
       { class: "odps-x-bar" },
-      ...[h("div", {}, title, facts, described), search, filterButton, chart, columns.open, all, help]
+      ...[h("div", {}, title, facts, described), search, filterButton, chart, taking.open],
+      ...[columns.open, all, help]
     ),
     columns.panel,
     chips.box,
     problem,
     builder.form,
     charts.panel,
+    taking.panel,
     h("div", { class: "odps-x-stage" }, box, busy.line, columns.rules, grid.menu),
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
     panel,
-    h("div", { class: "odps-x-bar odps-x-code" }, code, copy)
+    h("div", { class: "odps-x-bar odps-x-code" }, code, copy, taking.cell)
   );
   el.append(hidesTwin(model), root);
 
@@ -400,6 +403,7 @@ function render({ model, el }) {
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") showProblem(message);
+    else taking.receive(message, buffers);
   }
   model.on("msg:custom", receive);
   const stopSaying = sayUntilHeard(() => send({ do: "ready" }));

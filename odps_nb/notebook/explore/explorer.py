@@ -37,6 +37,15 @@ from odps_nb.notebook.explore.static import (
     thumbnail,
     thumbnails,
 )
+from odps_nb.notebook.explore.taking import (
+    MEDIA_TYPES,
+    TakesRows,
+    cell_code,
+    file_kind,
+    file_name,
+    words_of,
+    write_file,
+)
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
@@ -65,7 +74,7 @@ def explore(
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
-class Explorer(LiveView):
+class Explorer(TakesRows, LiveView):
     """A notebook widget that pages through, filters, sorts and profiles remote rows.
 
     ``view`` gives access to the pages, the conditions and the profile without the widget.
@@ -80,21 +89,26 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("filters.js", "columns.js", "grid.js", "profile.js")
+    _scripts = ("filters.js", "columns.js", "grid.js", "profile.js", "taking.js")
     _task = "page"
-    _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled", "chart": "cancelled"}
+    _cancelled: ClassVar = dict.fromkeys(("page", "profile", "chart", "download"), "cancelled")
 
     def __init__(self, view: RowView) -> None:
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
         self._start = 0
+        self._names: set[str] = set()  # variables in cells that the user opened
         super().__init__()
 
     @property
     def code(self) -> str:
         """Python code that reads the selected rows."""
         return self.view.code
+
+    def selected(self) -> RowForms:
+        """Return a new read of the selected rows."""
+        return self.view.selected()
 
     def close(self) -> None:
         """Cancel all reads and free memory; the static view stays. Idempotent."""
@@ -106,6 +120,7 @@ class Explorer(LiveView):
         super().end()
         self.view.stop()
         self.view.stop_profile()
+        self.view.stop_taking()
 
     def __repr__(self) -> str:
         where = f", where {self.view.where}" if self.view.where else ""
@@ -223,6 +238,8 @@ class Explorer(LiveView):
             self.view.stop_profile()
         elif task == "page":
             self.view.stop()
+        elif task == "download":
+            self.view.stop_taking()
 
     # -- charts ---------------------------------------------------------------------------------
 
@@ -247,6 +264,27 @@ class Explorer(LiveView):
                 self._show_page(*self._static)
 
         self._run("chart", work)
+
+    # -- all rows -------------------------------------------------------------------------------
+
+    def _on_download(self, content: Mapping[str, Any], _: object) -> None:
+        kind, number = file_kind(str(content["file"])), int(content["number"])
+
+        def work(token: CancelToken) -> None:
+            def send(data: bytes) -> None:
+                self._send({"kind": "chunk", "number": number}, data)
+
+            told = Told(self._send, self.view.stop_taking, task="download")
+            code, rows = self.code, self.selected()
+            made = write_file(rows, kind, send, progress=told, cancel=token)
+            about = {"number": number, "type": MEDIA_TYPES[kind], "code": visible(code)}
+            about |= {"name": file_name(self.view.title, kind), "text": words_of(made)}
+            self._send({"kind": "file", **about, "size": made.size, "cut": made.is_cut})
+
+        self._run("download", work)
+
+    def _on_open(self, _: Mapping[str, Any], buffers: object) -> None:
+        self._send({"kind": "open", "code": cell_code(self.view, self._names)})
 
     # -- profiles and cells ---------------------------------------------------------------------
 

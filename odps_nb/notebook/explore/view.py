@@ -31,10 +31,12 @@ from odps_nb.notebook.explore.conditions import (
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.notebook.explore.sampling import SAMPLE_BYTES, draw_sample
+from odps_nb.notebook.explore.taking import TakesRows
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+    from odps_nb.access.row_forms import RowForms
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -60,7 +62,7 @@ class Choice:
         object.__setattr__(self, "conditions", found)
 
 
-class RowView:
+class RowView(TakesRows):
     """Pages and profiles of remote rows with a changeable filter and order.
 
     Each call may block on the service; `stop` cancels it from another thread. ``sample`` is the
@@ -102,6 +104,8 @@ class RowView:
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
+        self._taken: Rows | None = None  # the rows that `selected` reads
+        self._text = rows.text
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
         self._shown = self._rows
@@ -498,6 +502,19 @@ class RowView:
         cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
         return cost.input_bytes or 0
 
+    # -- all rows -------------------------------------------------------------------------------
+
+    def selected(self) -> RowForms:
+        """Return a new read of the selected rows; `stop_taking` cancels it."""
+        is_sorted = self._shown is not self._rows
+        self._taken = taken = self._shown.twin()
+        return taken.selected(None if is_sorted else self.where, self._text)
+
+    def stop_taking(self) -> None:
+        """Cancel the last `selected` read; may be called from any thread."""
+        if (taken := self._taken) is not None:
+            taken.stop()
+
     # -- closing --------------------------------------------------------------------------------
 
     def stop_profile(self) -> None:
@@ -515,5 +532,6 @@ class RowView:
         """Cancel everything and clear the page cache. Idempotent."""
         self.stop()
         self.stop_profile()
+        self.stop_taking()
         with self._lock:
             self._pager.close()

@@ -114,8 +114,15 @@ class LiveView:
             output.show(made, display_id=self._id)
 
     def _show_widget(self, text: str) -> None:
-        """Display the widget; untrusted and exported notebooks show ``text`` instead."""
-        bundle = self.widget()._repr_mimebundle_()
+        """Display the widget; untrusted and exported notebooks show ``text`` instead.
+
+        Without anywidget, the static view stays, with a line that says what to install.
+        """
+        try:
+            bundle = self.widget()._repr_mimebundle_()
+        except MissingDependencyError as error:
+            output.show({"text/plain": f"{error}: {error.hint}"})
+            return
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         output.show({**bundle, "text/plain": text})
 

@@ -66,6 +66,27 @@ class Context:
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
         self.cache.prefetch()  # so that the first Tab already knows the tables
 
+    def opening(self, connection: Connection) -> str:
+        """Return a line of code that assigns this connection to ``odps``, or one like it.
+
+        Return ``""`` for another connection than that of ``%odps connect``.
+        """
+        if connection is not self._connection:
+            return ""
+        target, *options = self._origin or (None,)
+        given = {
+            name: value
+            for name, value in zip(("project", "schema", "timezone", "root"), options, strict=False)
+            if value is not None
+        }
+        if target == "local":  # a second embedded service would have other tables
+            switches = "".join(f' --{name} "{value}"' for name, value in given.items())
+            return f"odps = %odps connect local{switches}\n"
+        if target is not None:
+            given = {"endpoint" if "://" in target else "source": target, **given}
+        said = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"import odps_nb\nodps = odps_nb.connect({said})\n"
+
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
         """Whether the current connection was opened with the same arguments and is still usable."""
         if self._connection is None or self._origin != origin:

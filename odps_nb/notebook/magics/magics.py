@@ -42,7 +42,7 @@ from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 # "%odps read?" shows the help of that subcommand; IPython would look for a variable. A line magic
 # replaces "%%odps sql?", because a cell magic needs a body.
 _HELP = re.compile(r"^\s*%?(?P<start>%odps\s+\w+)\s*\?{1,2}\s*$")
-_CONNECT = re.compile(r"%odps\s+connect\b(?!\s+--give\b)")
+_GIVING = re.compile(r"\A%odps\s+(?:connect|sql)\b(?!\s+--give\b)")
 
 
 def _overview() -> str:
@@ -227,8 +227,9 @@ def _help_line(lines: list[str]) -> list[str]:
 class _Assigned(MagicAssign):
     """A transformer that edits ``name = %odps …`` before IPython turns it into a call.
 
-    ``c = %odps connect`` returns the connection; without an assignment only a note is displayed. A
-    trailing semicolon does not suppress an assigned value.
+    ``c = %odps connect`` returns the connection; without an assignment only a note is displayed.
+    ``df = %odps sql …`` returns the rows instead of an explorer. A trailing semicolon does not
+    suppress an assigned value.
     """
 
     priority = 0
@@ -256,7 +257,7 @@ def _assigned(magic: str) -> str:
     if not re.match(r"%odps\b", magic):
         return magic
     bare, ended = without_end(magic)
-    return _CONNECT.sub(r"\g<0> --give", f"{bare}\n" if ended else magic)
+    return _GIVING.sub(r"\g<0> --give", f"{bare}\n" if ended else magic)
 
 
 def _caller_locals() -> Mapping[str, Any]:

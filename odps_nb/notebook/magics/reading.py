@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadSession
     from odps_nb.notebook.explore.chart import Chart
     from odps_nb.notebook.explore.chart_choice import ChartKind
+    from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import SqlCost
 
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
@@ -179,11 +180,13 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
 @argument("--dry-run", action="store_true", help="Only show the estimated cost.")
 @argument("--chart", metavar="KIND:X[,Y]", help="Show a chart of the result: bar:status,amount.")
+@argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
-    """Run the cell as SQL on the service, and read the result over the Storage API.
+    """Run the cell as SQL on the service, and show the result in an explorer.
 
-    :name inserts the value of that Python variable, quoted safely; {name} inserts the table or
-    column name in the variable. On one line, the options come first, as in
+    Without -o and -t, only the rows shown are read; -o also reads all rows into a variable, as does
+    df = %odps sql …. :name inserts the value of that Python variable, quoted safely; {name} inserts
+    the table or column name in the variable. On one line, the options come first, as in
     %odps sql -o df select count(*) from orders
     """
     context.check_output(args.output)
@@ -208,7 +211,38 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     def total() -> int | None:
         return None if result.is_cut else result.row_count
 
-    return _finish(context, args, title, rows, total, done=done)
+    if not (args.output or args.type or args.give or args.bg or _dtypes(args)):
+        return _explored(context, args, rows, total, title=title, done=done)
+    found = _finish(context, args, title, rows, total, done=done)
+    reads_later = args.bg or (args.type or context.options().result_type) in ("spark", "batches")
+    if args.output and not (args.quiet or args.chart or reads_later) and len(rows.schema):
+        rows.explore()._ipython_display_()
+    return found
+
+
+def _explored(
+    context: Context,
+    args: argparse.Namespace,
+    rows: Result,
+    total: Callable[[], int | None],
+    *,
+    title: str,
+    done: str,
+) -> Explorer | None:
+    """Wait for a query, and return the explorer of its rows; note what was done if it has none."""
+    with (
+        cancels(rows.cancel),
+        rows._reading(context.listener(quiet=args.quiet)) as (tracker, _),
+    ):
+        session = rows._opened(tracker)
+    if not len(session.schema):
+        context.show_note(done)
+        return None
+    explorer = rows.explore()
+    cut = _cut(explorer.view.all_rows or 0, args.limit or context.options().limit, total)
+    if cut and not args.quiet:
+        context.show_note(f"{title} · {cut}")
+    return explorer
 
 
 def _chart(result: Result, text: str) -> Chart:
@@ -271,7 +305,7 @@ def _finish(
     if done and value.shape[1] == 0:
         context.show_note(done)
         return context.deliver(value, into=args.output) if args.output else None
-    cut = _cut(value, args.limit or context.options().limit, total)
+    cut = _cut(value.shape[0], args.limit or context.options().limit, total)
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
     note = shape_of(value, title, cut)
@@ -338,9 +372,8 @@ def _plan(scan: Scan, name: str) -> Listing:
     return Listing(headers=("plan", ""), rows=facts, caption=f"read {name}: nothing read yet")
 
 
-def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
+def _cut(rows: int, limit: int | None, total: Callable[[], int | None]) -> str:
     """Return ``first 5 of 1,000 rows`` if a limit may have omitted rows, else ``""``."""
-    rows = value.shape[0]
     if limit is None or rows < limit:
         return ""
     known = total()

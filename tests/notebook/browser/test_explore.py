@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
@@ -374,6 +375,41 @@ def test_a_live_view_replaces_its_static_view(page):
     # three static twins are there, hidden; the read of the last cell is all that is static
     assert tables.count() == 4
     assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
+
+
+def test_a_download_is_a_file_of_the_selected_rows(page, odps):
+    view = explorer(page, MEDIA)
+    box = view.get_by_role("searchbox")
+    box.fill("mandel")
+    box.press("Enter")
+    expect(status(view)).to_have_text("rows 1–1 of 1")
+    view.get_by_role("button", name="Download").press("Enter")
+    with page.expect_download() as begun:
+        page.keyboard.press("Enter")  # CSV has the focus
+    assert re.fullmatch(r"\w+\.media\.csv", begun.value.suggested_filename)
+    found = pd.read_csv(begun.value.path())
+    wanted = odps.table("media").read(where="name = 'mandelbrot.png'").to_arrow().to_pylist()
+    assert found["name"].tolist() == ["mandelbrot.png"]
+    assert found["content"].tolist() == [wanted[0]["content"]]
+    expect(view.locator(".odps-x-taking")).to_contain_text("media.csv: 1 row, ")
+    page.keyboard.press("Escape")
+    expect(view.locator(".odps-x-taking")).to_be_hidden()
+    view.get_by_label("remove the filter").click()
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
+def test_code_opens_in_a_new_cell_below_and_no_cell_is_changed(page):
+    cells = "window.jupyterapp.shell.currentWidget.content.widgets"
+    sources = f"() => {cells}.map((one) => one.model.sharedModel.getSource())"
+    before = page.evaluate(sources)
+    explorer(page, MEDIA).get_by_role("button", name="Open as cell").click()
+    page.wait_for_function(f"(many) => {cells}.length === many + 1", arg=len(before))
+    new = "df = odps.table('media').read().to_pandas()\ndf"
+    assert page.evaluate(sources) == [*before[:3], new, *before[3:]]
+    assert page.evaluate(f"() => {cells}[3].model.executionCount") is None
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:delete-cell')")
+    page.wait_for_function(f"(many) => {cells}.length === many", arg=len(before))
+    assert page.evaluate(sources) == before
 
 
 def shown_names(view):

@@ -44,7 +44,7 @@ def page(new_page: Callable[[], Page], jupyter: Jupyter) -> Iterator[Page]:
     await_kernel(page, "seven.ipynb")
     run_all(page)
     page.wait_for_function(
-        "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 2"
+        "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 3"
     )
     yield page
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")

@@ -33,8 +33,8 @@ def test_a_value_means_the_same_in_every_magic(ip, case):
     ip.user_ns["x"] = case.value
     condition, found = case.where("=")
     read = run(ip, f'%odps read bound_magics -q -c id -w "{condition}"')
-    line = run(ip, f"%odps sql -q select id from bound_magics where {condition}")
-    cell = run(ip, f"%%odps sql -q\nselect id from bound_magics where {condition}")
+    line = run(ip, f"%odps sql -t pandas select id from bound_magics where {condition}")
+    cell = run(ip, f"%%odps sql -t pandas\nselect id from bound_magics where {condition}")
     for frame in (read, line, cell):
         assert sorted(frame["id"]) == found
 
@@ -43,7 +43,7 @@ def test_the_zone_of_the_cell_reads_its_times(ip):
     ip.user_ns["x"] = pd.Timestamp(NS, tz="UTC")
     frame = run(
         ip,
-        "%%odps sql -q\nset odps.sql.timezone=Asia/Shanghai;\n"
+        "%%odps sql -t pandas\nset odps.sql.timezone=Asia/Shanghai;\n"
         "select id from bound_magics where ts = :x",
     )
     assert frame["id"].tolist() == [4]
@@ -58,11 +58,12 @@ INSIDE = {
     "line": '    return get_ipython().run_line_magic("odps", "read bound_magics -q -w \'k = :x\'")',
     "cell": '    return get_ipython().run_cell_magic("odps", "read bound_magics -q", "k = :x")',
     "sql cell": (
-        '    return get_ipython().run_cell_magic("odps", "sql -q", '
+        '    return get_ipython().run_cell_magic("odps", "sql -t pandas", '
         '"select id from {t} where k = :x")'
     ),
     "sql line": (
-        '    return get_ipython().run_line_magic("odps", "sql -q select id from {t} where k = :x")'
+        '    return get_ipython().run_line_magic("odps", '
+        '"sql -t pandas select id from {t} where k = :x")'
     ),
 }
 
@@ -104,12 +105,12 @@ def test_a_table_and_a_column_may_come_from_variables(ip, odps):
     )
     for name in ("t", "handle"):
         query = f"select {{both}} from {{{name}}} where {{c}} = :x"
-        for text in (f"%%odps sql -q\n{query}", f"%odps sql -q {query}"):
+        for text in (f"%%odps sql -t pandas\n{query}", f"%odps sql -t pandas {query}"):
             frame = run(ip, text)
             assert list(frame) == ["id", "k"]
             assert frame["id"].tolist() == [3]
     ip.user_ns["t"] = "local.bound_magics"
-    assert run(ip, "%odps sql -q select count(*) as n from {t}")["n"].tolist() == [6]
+    assert run(ip, "%odps sql -t pandas select count(*) as n from {t}")["n"].tolist() == [6]
     assert run(ip, '%odps read bound_magics -q -w "{c} = :x"')["id"].tolist() == [3]
 
 
@@ -150,7 +151,8 @@ def test_braces_in_text_comments_and_json_stay(ip):
     ip.user_ns.update(x="k", t="bound_magics")
     frame = run(
         ip,
-        '%%odps sql -q\nselect \'{x}\' as a, "{x}" as b, \'{"x": {"y": 1}}\' as c -- {x} it\'s\n'
+        "%%odps sql -t pandas\n"
+        'select \'{x}\' as a, "{x}" as b, \'{"x": {"y": 1}}\' as c -- {x} it\'s\n'
         "/* {nothing} */ from {t} where id = 0",
     )
     assert frame.iloc[0].tolist() == ["{x}", "{x}", '{"x": {"y": 1}}']
@@ -165,7 +167,9 @@ def test_a_query_is_on_the_line_after_its_options(ip):
     assert ip.user_ns["found"].iloc[0].tolist() == ["a'b", "it's -o"]
     run(ip, "frame = %odps sql --type=arrow -q select id from bound_magics where id < 2 # two")
     assert ip.user_ns["frame"]["id"].to_pylist() == [0, 1]
-    assert run(ip, "%odps sql -q select count(*) as n from bound_magics;")["n"].tolist() == [6]
+    assert run(ip, "%odps sql -t pandas select count(*) as n from bound_magics;")["n"].tolist() == [
+        6
+    ]
     assert run(ip, "%odps sql --dry-run select * from bound_magics").rows[0][0] == "reads"
 
 
@@ -204,7 +208,7 @@ def test_a_semicolon_and_a_comment_end_a_line(ip, end):
 def test_a_number_sign_in_a_filter_is_no_comment(ip):
     assert run(ip, "%odps read bound_magics -q -w \"s = '# no;'\"").empty
     assert (
-        run(ip, "%odps sql -q select '# no;' as a from bound_magics where id = 0")["a"][0]
+        run(ip, "%odps sql -t pandas select '# no;' as a from bound_magics where id = 0")["a"][0]
         == "# no;"
     )
 

@@ -93,7 +93,7 @@ def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, 
             f"%odps read {name} -w \"t = '2024-01-31 10:00:00'\"",
             f'%odps read {name} -w "t = :at"',
             f"%odps head {name}",
-            f"%%odps sql\nselect * from {name} where t = :at",
+            f"%%odps sql -t pandas\nselect * from {name} where t = :at",
         ):
             found = run(ip, cell)
             assert str(found["t"].dtype) == f"datetime64[ns, {zone}]"
@@ -151,7 +151,7 @@ def test_a_plan_estimates_the_chosen_columns(ip):
     [
         "%odps read orders -n 5 -c id,amount",
         "%odps head orders -n 5 -c id,amount",
-        "%%odps sql {}\nselect id, amount from orders limit 5",
+        "%%odps sql -t pandas {}\nselect id, amount from orders limit 5",
     ],
 )
 def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
@@ -224,7 +224,7 @@ def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
 
 
 @pytest.mark.parametrize(
-    "cell", ["%odps read {} -c s", "%odps head {} -c s", "%%odps sql\nselect s from {}"]
+    "cell", ["%odps read {} -c s", "%odps head {} -c s", "%%odps sql -t pandas\nselect s from {}"]
 )
 def test_text_that_is_not_utf8_is_an_error_or_what_was_asked_for(ip, odps, new_name, cell):
     name = new_name("bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pandas as pd
 import pyarrow as pa
@@ -87,7 +88,8 @@ def test_names_are_looked_up_in_the_scope_of_the_magic(ip):
 def test_a_bound_text_means_itself_to_the_service(ip, value):
     ip.user_ns["value"] = value
     frame = run(
-        ip, "%%odps sql\nselect :value as v, id from orders where ds = '2024-01-01' limit 1"
+        ip,
+        "%%odps sql -t pandas\nselect :value as v, id from orders where ds = '2024-01-01' limit 1",
     )
     assert frame["v"].tolist() == [value]
     assert run(ip, "%odps read orders -p ds=2024-01-01 -n 5 -c id -w 'status = :value'").empty
@@ -166,7 +168,7 @@ def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, 
 
 def test_sql_binds_values_and_reads_its_rows(ip):
     ip.user_ns["day"] = "2024-01-02"
-    frame = run(ip, "%%odps sql\nselect count(*) as n from orders where ds = :day")
+    frame = run(ip, "%%odps sql -t pandas\nselect count(*) as n from orders where ds = :day")
     assert frame["n"].tolist() == [243008]
     assert run(ip, "%%odps sql -t arrow -o one\nselect 1 as a") is None
     assert ip.user_ns["one"].num_rows == 1
@@ -219,7 +221,7 @@ def test_a_statement_without_rows_says_what_was_done(ip, new_name):
     ):
         assert run(ip, f"%%odps sql\n{statement}") is None
         assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
-    empty = run(ip, "%%odps sql\nselect id from orders where id < 0")
+    empty = run(ip, "%%odps sql -t pandas\nselect id from orders where id < 0")
     assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
 
 
@@ -238,10 +240,10 @@ def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
 
 def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
     context = ip.magics_manager.registry["OdpsMagics"].context
-    run(ip, "%%odps sql\nselect 1 as one")
+    run(ip, "%%odps sql -t pandas\nselect 1 as one")
     assert ip.user_ns["shown"] == []  # the embedded service has no such pages
     context._console = odps._storage, "https://console.example.com/cn-hangzhou"
-    run(ip, "%%odps sql\nselect 1 as one")
+    run(ip, "%%odps sql -t pandas\nselect 1 as one")
     (page,) = ip.user_ns["shown"]
     start = "job: https://console.example.com/cn-hangzhou/job-insights?h=http://127.0.0.1:"
     assert page["text/plain"].startswith(start)
@@ -270,7 +272,7 @@ def test_a_name_without_a_value_suggests_variables_only(ip):
 
 
 def test_a_limit_says_how_many_rows_there_are(ip):
-    total = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t")["n"][0]
+    total = run(ip, f"%%odps sql -t pandas\nselect count(*) n from ({ORDERS}) t")["n"][0]
     run(ip, f"%%odps sql -n 5\n{ORDERS}")
     assert f"first 5 of {total:,} rows" in str(ip.user_ns["shown"])
     with capture_output() as shown:
@@ -296,14 +298,18 @@ def test_a_limit_of_rows_where_the_key_may_not_read_all_of_them(ip, tmp_path):
         said = shown.stdout + str([output.data for output in shown.outputs])
         assert "first 5 rows × 1 column" in said
         with pytest.raises(AccessDeniedError, match="first 10,000 rows"):
-            run(ip, f"%%odps sql\n{query}")
+            run(ip, f"%%odps sql -t pandas\n{query}")
 
 
 @pytest.mark.parametrize("form", ["in :L", "in (:L)"])
 def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
     ip.user_ns["L"] = ["paid", "shipped"]
-    counted = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t where status {form}")
-    expected = run(ip, f"%%odps sql\nselect status, count(*) n from ({ORDERS}) t group by status")
+    counted = run(
+        ip, f"%%odps sql -t pandas\nselect count(*) n from ({ORDERS}) t where status {form}"
+    )
+    expected = run(
+        ip, f"%%odps sql -t pandas\nselect status, count(*) n from ({ORDERS}) t group by status"
+    )
     wanted = expected[expected["status"].isin(["paid", "shipped"])]["n"].sum()
     assert counted["n"].tolist() == [wanted]
     assert wanted > 0
@@ -319,12 +325,56 @@ def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
     lines = (
         "%odps head {} magic_chars",
         "%odps read {} magic_chars",
-        "%%odps sql {}\nselect c from magic_chars",
+        "%%odps sql -t pandas {}\nselect c from magic_chars",
     )
     for line in lines:
         assert run(ip, line.format(""))["c"].tolist() == ["ab"], line
         assert run(ip, line.format("--char-padding"))["c"].tolist() == ["ab  "], line
     odps.drop_table("magic_chars")
+
+
+def test_sql_shows_an_explorer_and_reads_only_what_it_shows(ip, odps, monkeypatch):
+    asked = []
+    call = odps._storage.open
+
+    def noting(request, *args, **more):
+        asked.append(getattr(request, "count", None))
+        return call(request, *args, **more)
+
+    monkeypatch.setattr(odps._storage, "open", noting)
+    with closing(run(ip, f"%%odps sql\n{ORDERS}")) as explorer:
+        (shown,) = ip.user_ns["shown"]
+        assert "rows 1–20 of 231,072" in shown["text/html"]
+        assert asked == [100]
+        assert explorer.code == f"odps.sql({ORDERS!r})"
+    with closing(run(ip, f"%odps sql -n 5 {ORDERS}")) as explorer:
+        assert explorer.view.total == 5
+        assert explorer.code.endswith(".first(5)")
+    run(ip, f"frame = %odps sql {ORDERS} limit 7")
+    assert len(ip.user_ns["frame"]) == 7
+    run(ip, "text = %odps sql select '%odps sql' as x")
+    assert ip.user_ns["text"]["x"].tolist() == ["%odps sql"]
+
+
+@pytest.mark.parametrize("options", ["", "-t arrow", "-n 3"])
+def test_sql_into_a_variable_shows_the_explorer_of_the_result_too(ip, options):
+    assert run(ip, f"%%odps sql -o some {options}\n{ORDERS} limit 30") is None
+    note, shown = ip.user_ns["shown"]
+    rows = 3 if options == "-n 3" else 30
+    assert note["text/plain"].startswith("some ← sql select id, status")
+    assert ip.user_ns["some"].shape == (rows, 2)
+    assert f"{rows} rows · 2 columns" in shown["text/plain"]
+    run(ip, f"%%odps sql -q -o some {options}\n{ORDERS} limit 30")
+    assert ip.user_ns["shown"] == []
+
+
+@pytest.mark.parametrize("options", ["--bg", "-t batches"])
+def test_sql_that_is_not_read_yet_shows_no_explorer(ip, options):
+    run(ip, f"%%odps sql -o later {options}\n{ORDERS} limit 30")
+    (note,) = ip.user_ns["shown"]
+    assert note["text/plain"].startswith("later ← sql select id, status")
+    later = ip.user_ns["later"]
+    assert options == "-t batches" or len(later.result(60)) == 30
 
 
 def test_a_query_is_shown_as_a_chart_and_assigned_too(ip):

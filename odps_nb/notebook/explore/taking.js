@@ -1,0 +1,93 @@
+// Takes all selected rows out of the explorer: files to save, and code in a new cell (taking.py).
+
+const FILES = { csv: "CSV", parquet: "Parquet" };
+
+function takingPanel(send) {
+  let number = 0;
+  let chunks = [];
+
+  const note = h("span", { class: "odps-x-muted", "aria-live": "polite" });
+  const buttons = Object.entries(FILES).map(([kind, label]) =>
+    h("button", { onclick: () => ask(kind) }, label)
+  );
+  const panel = h(
+    "div",
+    { class: "odps-x-panel odps-x-taking", role: "group", "aria-label": "download", hidden: true },
+    h("div", { class: "odps-x-bar" }, h("span", {}, "All selected rows as"), ...buttons, note),
+    h(
+      "div",
+      { class: "odps-x-muted" },
+      "At most about 100 MB. BLOB columns contain references. In CSV, text that begins with = + - or @ " +
+        "is unchanged: a spreadsheet may run it as a formula."
+    )
+  );
+  const open = h(
+    "button",
+    { "aria-expanded": "false", title: "save the selected rows as a file", onclick: turn },
+    "Download"
+  );
+  const cell = h(
+    "button",
+    { title: "add a cell below with code that reads the selected rows", onclick: () => send({ do: "open" }) },
+    "Open as cell"
+  );
+  panel.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    turn();
+    open.focus();
+  });
+
+  function turn() {
+    panel.hidden = !panel.hidden;
+    open.setAttribute("aria-expanded", String(!panel.hidden));
+    if (!panel.hidden) buttons[0].focus();
+  }
+
+  function ask(kind) {
+    number += 1;
+    chunks = [];
+    note.textContent = "";
+    send({ do: "download", file: kind, number });
+  }
+
+  // A view of the same widget elsewhere did not ask for these chunks, or for other ones.
+  function add(message, buffers) {
+    if (message.number === number) chunks.push(buffers[0]);
+  }
+
+  function save(message) {
+    if (message.number !== number || !chunks.length) return;
+    const file = new Blob(chunks, { type: message.type });
+    chunks = [];
+    if (file.size !== message.size) {
+      note.textContent = "parts of the file did not arrive; download it again";
+      return;
+    }
+    const link = h("a", { href: URL.createObjectURL(file), download: message.name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    note.textContent = `${message.name}: ${message.text}`;
+    if (message.cut) note.append("; all rows: ", h("code", {}, `${message.code}.to_pandas()`));
+  }
+
+  // The JupyterLab extension adds the cell, and prevents the default.
+  async function addCell(message) {
+    const event = new CustomEvent("odps-nb-cell", {
+      bubbles: true,
+      cancelable: true,
+      detail: message.code,
+    });
+    if (!cell.dispatchEvent(event)) return;
+    await copyText(message.code);
+    cell.textContent = "Copied: paste it into a new cell";
+    setTimeout(() => (cell.textContent = "Open as cell"), 4000);
+  }
+
+  function receive(message, buffers) {
+    if (message.kind === "chunk") add(message, buffers);
+    else if (message.kind === "file") save(message);
+    else if (message.kind === "open") addCell(message);
+  }
+
+  return { open, panel, cell, receive };
+}

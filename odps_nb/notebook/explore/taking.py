@@ -1,0 +1,217 @@
+"""Takes the selected rows out of an explorer: as data frames, and as CSV or Parquet files."""
+
+from __future__ import annotations
+
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.access.row_forms import RowForms
+from odps_nb.access.saving import safe_name
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Progress
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import nested_text
+from odps_nb.notebook.progress.operations import loaded_magics
+from odps_nb.schema import Column
+from odps_nb.terms import count_of, format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from odps_nb.notebook.explore.view import RowView
+
+MAX_FILE = 100_000_000
+"""Bytes of a downloaded file after which no more rows are added to it."""
+CHUNK = 256 * 1024
+PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
+
+FileKind = Literal["csv", "parquet"]
+MEDIA_TYPES = {"csv": "text/csv;charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+
+
+class TakesRows(ABC):
+    """The methods of `RowView` and `Explorer` that read all selected rows, not only a page.
+
+    They read the rows that ``code`` reads, in the order of the view, with the text options of the
+    explored source: invalid UTF-8 raises an error unless that source was read with ``text=``.
+    """
+
+    @abstractmethod
+    def selected(self) -> RowForms:
+        """Return a new read of the selected rows."""
+
+    def to_pandas(self, *, progress: Progress = None, **options: Any) -> pd.DataFrame:
+        """Read all selected rows into a DataFrame; ``options`` are those of `Scan.to_pandas`."""
+        return self.selected().to_pandas(progress=progress, **options)
+
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
+        """Read all selected rows into an Arrow table, as `Scan.to_arrow` does."""
+        return self.selected().to_arrow(progress=progress)
+
+    def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
+        """Read all selected rows into a polars DataFrame, as `Scan.to_polars` does."""
+        return self.selected().to_polars(progress=progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The size of a file in rows and bytes, and whether rows are missing at its end."""
+
+    rows: int
+    size: int
+    is_cut: bool
+
+
+def file_kind(name: str) -> FileKind:
+    """Return the kind of file with this name, or raise `ArgumentError`."""
+    if name not in MEDIA_TYPES:
+        raise ArgumentError(f"{name!r:.40} is not one of {', '.join(MEDIA_TYPES)}")
+    return cast("FileKind", name)
+
+
+def words_of(made: Written) -> str:
+    """Return the size of a file in words."""
+    first = "only the first " if made.is_cut else ""
+    return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}"
+
+
+def file_name(title: str, kind: FileKind) -> str:
+    """Return a safe file name for rows with this title."""
+    stem = re.sub(r"[^\w.-]+", "_", title)[:60].strip("_.-")
+    return f"{safe_name(stem) or 'rows'}.{kind}"
+
+
+def cell_code(view: RowView, used: set[str]) -> str:
+    """Return a cell that reads the selected rows into a variable neither defined nor ``used``."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    names = {} if shell is None else shell.user_ns
+    name = next(
+        one
+        for one in ("df", *(f"df_{n}" for n in range(2, len(names) + len(used) + 3)))
+        if one not in names and one not in used
+    )
+    used.add(name)
+    holders = (one for one, value in names.items() if value is view.connection)
+    connection = next((one for one in holders if not one.startswith("_")), None)
+    magics = loaded_magics()
+    opening = magics.context.opening(view.connection) if magics and connection is None else ""
+    code = view.code.removeprefix("odps")
+    return f"{opening}{name} = {connection or 'odps'}{code}.to_pandas()\n{name}"
+
+
+def write_file(
+    rows: RowForms,
+    kind: FileKind,
+    send: Callable[[bytes], None],
+    *,
+    progress: Progress = False,
+    cancel: CancelToken | None = None,
+    limit: int = MAX_FILE,
+) -> Written:
+    """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
+
+    No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header; text is quoted and
+    otherwise unchanged, also where a spreadsheet would take it for a formula. Null is an empty
+    field, binary data is hexadecimal, nested values are JSON. BLOBs are their references.
+    """
+    chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
+    with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:
+        first = next(batches, None)
+        if first is None:
+            first = pa.RecordBatch.from_pylist([], schema=rows.arrow_schema)
+        columns = [found for name in first.schema.names if (found := rows.schema.find(name))]
+        shown = _for_csv(first, columns) if kind == "csv" else first
+        with _writer(kind, chunks, shown.schema) as writer:
+            for piece in _pieces(first, batches):
+                token.check()
+                if chunks.size >= limit:
+                    is_cut = True
+                    break
+                writer.write_batch(_for_csv(piece, columns) if kind == "csv" else piece)
+                count += piece.num_rows
+    chunks.end()
+    return Written(rows=count, size=chunks.size, is_cut=is_cut)
+
+
+def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:
+    if kind == "csv":
+        import pyarrow.csv as csv
+
+        return csv.CSVWriter(sink, schema)
+    import pyarrow.parquet as parquet
+
+    return parquet.ParquetWriter(sink, schema)
+
+
+def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Divide batches into pieces of about `PIECE` bytes; a batch without rows has none."""
+    batch: pa.RecordBatch | None = first
+    while batch is not None:
+        step = max(1, batch.num_rows * PIECE // max(PIECE, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
+        batch = next(batches, None)
+
+
+class _Chunks(io.RawIOBase):
+    """A file whose bytes are sent in chunks."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._send, self._rest = send, bytearray()
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._rest += data
+        count = len(memoryview(data).cast("B"))
+        self.size += count
+        while len(self._rest) >= CHUNK:
+            self._send(bytes(self._rest[:CHUNK]))
+            del self._rest[:CHUNK]
+        return count
+
+    def end(self) -> None:
+        """Send the remaining bytes."""
+        if self._rest:
+            self._send(bytes(self._rest))
+            self._rest.clear()
+
+
+def _for_csv(batch: pa.RecordBatch, columns: list[Column]) -> pa.RecordBatch:
+    """Return a batch with text in place of values for which CSV has no form."""
+    arrays = [
+        _csv_array(array, column) for array, column in zip(batch.columns, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _csv_array(array: pa.Array, column: Column) -> pa.Array:
+    kind = array.type
+    if pt.is_dictionary(kind):
+        return _csv_array(array.dictionary_decode(), column)
+    if pt.is_nested(kind):
+        return _texts(array, lambda value: nested_text(value, column, bytes_text=bytes.hex))
+    if pt.is_binary(kind) or pt.is_large_binary(kind):
+        return _texts(array, bytes.hex)
+    if pt.is_interval(kind) or pt.is_duration(kind):
+        return _texts(array, str)
+    return array
+
+
+def _texts(array: pa.Array, text: Callable[[Any], str]) -> pa.Array:
+    found = [None if one is None else text(one) for one in array.to_pylist()]
+    return pa.array(found, pa.string())

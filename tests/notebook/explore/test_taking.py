@@ -1,0 +1,257 @@
+"""All selected rows: as data frames, as files of bounded size, and as code in a cell."""
+
+import csv
+import datetime
+import io
+import threading
+from dataclasses import replace
+from decimal import Decimal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.errors import ArgumentError, CancelledError, ConversionError
+from odps_nb.notebook.explore.explorer import Explorer
+from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, write_file
+from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.any_bytes import send, text_of
+from tests.support.messages import Browser
+
+ROWS = 3000
+WORDS = ["red", "=1+1", 'a "b", c', "two\nlines", "é ☃", "", None]
+
+
+@pytest.fixture(scope="module")
+def name(odps):
+    rows = pa.table(
+        {
+            "id": range(ROWS),
+            "word": [WORDS[n % 7] for n in range(ROWS)],
+            "amount": pa.array([Decimal(n).scaleb(-2) for n in range(ROWS)], pa.decimal128(18, 2)),
+            "day": [datetime.date(2024, 1, 1 + n % 28) for n in range(ROWS)],
+            "seen": [datetime.datetime(2024, 1, 1, 0, n % 60) for n in range(ROWS)],
+            "tags": [["a", str(n)] for n in range(ROWS)],
+            "raw": [bytes([n % 256, 10]) for n in range(ROWS)],
+        }
+    )
+    columns = "id bigint, word string, amount decimal(18,2), day date, seen datetime, "
+    odps.create_table("explore_taking", columns + "tags array<string>, raw binary").write(rows)
+    yield "explore_taking"
+    odps.drop_table("explore_taking")
+
+
+@pytest.fixture(params=["read", "sql"])
+def source(request, odps, name):
+    if request.param == "read":
+        return odps.table(name).read()
+    return odps.sql(f"select * from {name} order by id limit {ROWS}")
+
+
+@pytest.fixture
+def view(source):
+    view = RowView(rows_of(source), seed=1)
+    yield view
+    view.close()
+
+
+def found_by_code(view, odps):
+    names = {"odps": odps}
+    exec(f"found = {view.code}.to_pandas()", names)
+    return names["found"]
+
+
+def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
+    whole = source.to_pandas()
+    pd.testing.assert_frame_equal(view.to_pandas(), whole)
+    assert view.to_arrow().equals(source.to_arrow())
+    assert view.to_polars().equals(source.to_polars())
+    view.choose(Choice(search="red"))
+    red = whole[whole["word"] == "red"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(view.to_pandas(), red)
+    view.choose(replace(view.choice, order="amount", descending=True))
+    falling = red.sort_values("amount", ascending=False).reset_index(drop=True)
+    pd.testing.assert_frame_equal(view.to_pandas(), falling)
+    pd.testing.assert_frame_equal(found_by_code(view, odps), falling)
+    view.choose(Choice())
+    assert len(view.to_pandas(decimals="exact", progress=False)) == ROWS
+
+
+def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
+    view.choose(Choice(search="nobody wrote this"))
+    found = view.to_arrow()
+    assert found.num_rows == 0
+    assert found.schema.equals(source.arrow_schema)
+
+
+def test_a_page_of_the_first_rows_of_a_result_is_not_the_whole(odps, name):
+    first = odps.sql(f"select id from {name} order by id limit {ROWS}").first(5)
+    view = RowView(rows_of(first))
+    assert view.code.endswith(".first(5)")
+    assert view.to_pandas()["id"].tolist() == [0, 1, 2, 3, 4]
+    pd.testing.assert_frame_equal(found_by_code(view, odps), view.to_pandas())
+    for choice in (Choice(search="3"), Choice(order="id")):
+        with pytest.raises(ArgumentError, match="first rows of a result cannot be"):
+            view.choose(choice)
+    assert view.page(0).count == 5
+
+
+@pytest.mark.parametrize("kind", ["read", "sql"])
+def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
+    name = new_name("bytes")
+    odps.create_table(name, "s string")
+    send(odps, name, {"s": text_of([b"caf\xe9"])})
+    for text, found in (("strict", None), ("replace", ["caf\ufffd"]), ("binary", [b"caf\xe9"])):
+        query = f"select * from {name}"
+        read = odps.table(name).read(text=text) if kind == "read" else odps.sql(query, text=text)
+        view = RowView(rows_of(read))
+        assert view.page(0).columns[0][0].endswith(("caf\ufffd", "0x636166e9 (4 B)"))
+        if found is None:
+            with pytest.raises(ConversionError, match="not UTF-8"):
+                view.to_arrow()
+        else:
+            assert view.to_arrow().column("s").to_pylist() == found
+        view.close()
+
+
+def test_a_read_of_all_rows_is_cancelled_and_the_view_works_on(moody_odps, stalled):
+    view = RowView(rows_of(moody_odps.table("orders").read()))
+    ends = []
+
+    def take():
+        try:
+            ends.append(view.to_arrow(progress=False))
+        except CancelledError as error:
+            ends.append(error)
+
+    taking = threading.Thread(target=take)
+    taking.start()
+    while taking.is_alive():  # it may not have begun yet
+        view.stop_taking()
+        taking.join(0.05)
+    assert [type(end) for end in ends] == [CancelledError]
+    stalled()
+    assert view.page(0).count == 100
+    view.close()
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def written(rows, kind, **options):
+    chunks = []
+    made = write_file(rows, kind, chunks.append, **options)
+    assert all(len(one) == CHUNK for one in chunks[:-1])
+    data = b"".join(chunks)
+    assert len(data) == made.size
+    return made, io.BytesIO(data)
+
+
+def test_a_parquet_file_has_the_types_and_values_of_the_rows(source):
+    made, file = written(source, "parquet")
+    assert (made.rows, made.is_cut) == (ROWS, False)
+    assert pq.read_table(file).equals(source.to_arrow())
+
+
+def test_a_csv_file_has_the_values_as_they_are(source):
+    made, file = written(source, "csv")
+    assert (made.rows, made.is_cut) == (ROWS, False)
+    text = file.getvalue().decode()
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert head == ["id", "word", "amount", "day", "seen", "tags", "raw"]
+    assert [row[1] for row in rows] == [WORDS[n % 7] or "" for n in range(ROWS)]
+    row = ["8", "=1+1", "0.08", "2024-01-09", "2024-01-01 00:08:00.000", '["a", "8"]', "080a"]
+    assert [part[: len(known)] for part, known in zip(rows[8], row, strict=True)] == row
+    assert '\n5,"",' in text  # an empty text
+    assert "\n6,,0.06" in text  # null
+    frame = pd.read_csv(file)
+    assert frame["amount"].tolist() == source.to_pandas()["amount"].tolist()
+
+
+@pytest.mark.parametrize("table", ["orders", "media", "types_all"])
+def test_every_type_has_a_place_in_csv(odps, table):
+    rows = odps.table(table).read(limit=40)
+    made, file = written(rows, "csv")
+    read = list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))
+    assert len(read) == made.rows + 1
+    assert {len(one) for one in read} == {len(rows.schema)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_is_cut_at_its_limit_and_says_so(odps, kind):
+    rows = odps.table("orders").read(["id", "note"], partitions="ds=2024-01-01")
+    made, file = written(rows, kind, limit=300_000)
+    assert made.is_cut
+    assert 0 < made.rows < rows.row_count
+    frame = pd.read_csv(file) if kind == "csv" else pd.read_parquet(file)
+    assert frame["id"].tolist() == rows.to_pandas()["id"].tolist()[: made.rows]
+
+
+def test_a_file_without_rows_has_its_columns(odps, name):
+    rows = odps.table(name).read(where="id < 0")
+    for kind in ("csv", "parquet"):
+        made, file = written(rows, kind)
+        frame = pd.read_csv(file) if kind == "csv" else pd.read_parquet(file)
+        assert (made.rows, list(frame)) == (0, list(rows.schema.names))
+
+
+@pytest.mark.parametrize(
+    ("title", "named"),
+    [
+        ("p.orders", "p.orders.csv"),
+        ("select * from t where s = '/etc/x'", "select_from_t_where_s_etc_x.csv"),
+        ("../..", "rows.csv"),
+        ("\u202egnp.exe", "gnp.exe.csv"),
+        ("-rf", "rf.csv"),
+    ],
+)
+def test_a_file_name_is_safe(title, named):
+    assert file_name(title, "csv") == named
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def browser(view):
+    explorer = Explorer(view)
+    explorer._widget = browser = Browser()
+    browser.explorer = explorer
+    yield browser
+    explorer.close()
+
+
+def test_a_download_arrives_in_chunks_with_a_name(browser, source):
+    browser.explorer.receive({"do": "search", "text": "red"})
+    browser.wait("page", search="red")
+    browser.explorer.receive({"do": "download", "file": "parquet", "number": 7})
+    told, _ = browser.wait("file")
+    chunks = [b[0] for content, b in browser.messages if content["kind"] == "chunk"]
+    assert {one["number"] for one, _ in browser.messages if "number" in one} == {7}
+    frame = pd.read_parquet(io.BytesIO(b"".join(chunks)))
+    assert len(frame) == 429
+    assert set(frame["word"]) == {"red"}
+    assert told["name"].endswith(".parquet")
+    assert told["text"].startswith("429 rows, ")
+    assert (told["cut"], told["code"]) == (False, browser.explorer.code)
+    browser.wait("idle", task="download")
+
+
+@pytest.mark.parametrize("content", [{}, {"file": "exe", "number": 1}, {"file": "csv"}])
+def test_a_malformed_download_is_a_problem_and_no_file(browser, content):
+    browser.explorer.receive({"do": "download", **content})
+    browser.wait("problem")
+    assert not [one for one, _ in browser.messages if one["kind"] in ("chunk", "file")]
+
+
+def test_code_for_a_cell_takes_a_free_name_and_the_connection_of_the_user(shell, odps, name):
+    view = RowView(rows_of(odps.table(name).read()))
+    used = set()
+    shell.user_ns.update(df=1, warehouse=odps)
+    assert cell_code(view, used) == f"df_2 = warehouse.table('{name}').read().to_pandas()\ndf_2"
+    assert cell_code(view, used).startswith("df_3 = ")
+    shell.run_cell(cell_code(view, used))
+    pd.testing.assert_frame_equal(shell.user_ns["df_4"], view.to_pandas())
+    view.close()
