@@ -1,19 +1,14 @@
-"""Builds ``where=`` conditions from a clicked bar or a search text."""
+"""Builds ``where=`` conditions from a clicked bar."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
-from contextlib import suppress
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import kind_of
 from odps_nb.notebook.explore.profile import Bar
 from odps_nb.schema import Column
-
-_WHOLE_BOUND = 2**63
 
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
@@ -35,26 +30,6 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
 def null_condition(column: Column) -> str:
     """Return the condition that selects the rows where the column is null."""
     return f"{name_in_sql(column.name)} is null"
-
-
-def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition for rows that contain the text, or a number or date equal to it."""
-    pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
-    wanted: dict[str, tuple[str, object]] = {"TEXT": ("like", f"%{pattern}%")}
-    with suppress(ValueError):
-        if abs(number := int(text)) < _WHOLE_BOUND:
-            wanted["INTEGER"] = "=", number
-    with suppress(ValueError):
-        wanted["DATE"] = "=", datetime.date.fromisoformat(text)
-    found = []
-    for column in columns:
-        if kind_of(column) in wanted:
-            sign, value = wanted[kind_of(column)]
-            condition = f"{name_in_sql(column.name)} {sign} :v"
-            found.append(bind(condition, {"v": value}, timezone="UTC"))
-    if not found:
-        raise ArgumentError(f"cannot search for {text!r}: no column has a type that can contain it")
-    return " or ".join(found)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import MAX_SORTED, Rows, name_in_sql
+from odps_nb.access.looking.browsing import MAX_SORTED, Order, Rows, check_order, name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.client.parallel.fan_out import Job, fan_out
@@ -21,18 +21,16 @@ from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore.cells import cell_texts, nested_text
 from odps_nb.notebook.explore.chart import Chart, chart_of
 from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.conditions import (
-    all_of,
-    bar_condition,
-    null_condition,
-    search_condition,
-)
-from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
+from odps_nb.notebook.explore.conditions import all_of, bar_condition, null_condition
+from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
+from odps_nb.notebook.explore.search import KnownRows, TextSearch, first_in_order
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+
+_Pagers = RangePager | StreamPager
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -46,12 +44,15 @@ MAX_CELL = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The rows to show: conditions (combined with AND), a search text and an order."""
+    """The rows to show: conditions (combined with AND), a search text and an order.
+
+    The text is searched in what the cells show, ignoring case (`TextSearch`). In the order, a null
+    sorts below every value.
+    """
 
     conditions: tuple[str, ...] = ()
     search: str = ""
-    order: str | None = None
-    descending: bool = False
+    order: Order = ()
 
 
 class RowView:
@@ -93,10 +94,14 @@ class RowView:
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
+        self.tell_searched: Callable[[int, int | None], None] | None = None
+        """Called during a search with the number of rows searched, and of all rows if known."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
-        self._shown = self._rows
-        self._pager = self._pager_of(self._rows, None)
+        self._shown: Rows | KnownRows = self._rows
+        self._pager = self._pager_of(self._rows, Choice())
+        # the previous choice, until a page of the present one is read
+        self._before: tuple[_Pagers, Rows | KnownRows, Choice] | None = None
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -126,6 +131,7 @@ class RowView:
             page = self._pager.page(start, token)
             if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
+            self._before = None
             return page
 
     def first_rows(
@@ -183,33 +189,55 @@ class RowView:
 
     @property
     def where(self) -> str | None:
-        """The condition that selects the shown rows; ``None`` without a filter."""
-        return self._where(self.choice)
+        """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
+        return all_of(self.choice.conditions)
 
     @property
     def code(self) -> str:
-        """Python code that reads the shown rows."""
-        return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
+        """Python code that reads the shown rows; a comment names what it leaves out."""
+        if not isinstance(self._shown, KnownRows) and not self.choice.search:
+            return self._shown.code(None if self.choice.order else self.where)
+        order = " and the order" if self.choice.order else ""
+        return f"{self._rows.code(self.where)}  # without the search{order}"
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show other rows. Sorting them runs a SQL job."""
-        where, token = self._where(choice), cancel or CancelToken()
+        """Show other rows. Sorting them runs a SQL job, or reads all rows if they are searched."""
+        token, where = cancel or CancelToken(), all_of(choice.conditions)
+        check_order(self.columns, choice.order)
+        if where is not None:
+            self._rows.check(where)
         with self._lock:
             token.check()
-            shown = self._rows
-            if choice.order is not None:
-                self._sorting = sorting = self._rows.twin()
-                try:
-                    shown = sorting.ordered(choice.order, descending=choice.descending, where=where)
-                finally:
-                    self._sorting = None
-                where = None
-            elif where is not None:
-                self._rows.check(where)
+            shown, pager = self._sorted(choice, token)
             token.check()
             self._pager.close()
-            self._pager = self._pager_of(shown, where)
-            self._shown, self.choice = shown, choice
+            self._before = self._pager, self._shown, self.choice
+            self._pager, self._shown, self.choice = pager, shown, choice
+
+    def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
+        """Return the chosen rows, sorted if they have an order, and their pager."""
+        if not choice.order:
+            return self._rows, self._pager_of(self._rows, choice)
+        self._sorting = rows = self._rows.twin()
+        shown: Rows | KnownRows
+        try:
+            if choice.search:  # which SQL cannot express
+                found = self._pager_of(rows, choice)
+                assert isinstance(found, StreamPager)  # because of the search
+                with closing(found.matches(Mark(), token)) as placed:
+                    shown = first_in_order((batch for _, batch in placed), choice.order)
+            else:
+                shown = rows.ordered(choice.order, all_of(choice.conditions))
+        finally:
+            self._sorting = None
+        return shown, RangePager(shown, self.columns, self.page_rows)
+
+    def undo(self, choice: Choice) -> None:
+        """Return to the choice before this one, of which no page could be read."""
+        with self._lock:
+            if self.choice is choice and self._before is not None:
+                self._pager, self._shown, self.choice = self._before
+                self._before = None
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
@@ -229,25 +257,31 @@ class RowView:
         self._clicked[text] = column
         return replace(self.choice, conditions=(*kept, text))
 
-    def _where(self, choice: Choice) -> str | None:
-        found = list(choice.conditions)
-        if choice.search:
-            found.append(search_condition(self.columns, choice.search))
-        return all_of(found)
-
-    def _pager_of(self, rows: Rows, where: str | None) -> RangePager | StreamPager:
-        if where is None and rows.row_count is not None:
+    def _pager_of(self, rows: Rows, choice: Choice) -> _Pagers:
+        where = all_of(choice.conditions)
+        if where is None and not choice.search and rows.row_count is not None:
             return RangePager(rows, self.columns, self.page_rows)
-        return StreamPager(rows, where, self.columns, self.page_rows)
+        search = TextSearch(self.columns, choice.search) if choice.search else None
+        return StreamPager(
+            rows, where, self.columns, self.page_rows, search=search, tell=self.tell_searched
+        )
+
+    @property
+    def searched(self) -> int | None:
+        """Number of rows that the search has tested; ``None`` without a search."""
+        if isinstance(self._pager, StreamPager) and self.choice.search:
+            return self._pager.searched
+        return None
 
     @property
     def note(self) -> str:
         """Remarks about the shown rows, or ``""``."""
         notes = []
-        if self.choice.order is not None and (self.total or 0) >= MAX_SORTED:
-            notes.append(f"the first {MAX_SORTED:,} rows in this order, from a SQL job")
-        elif self.choice.order is not None:
-            notes.append("sorted by a SQL job")
+        job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
+        if self.choice.order and (self.total or 0) >= MAX_SORTED:
+            notes.append(f"the first {MAX_SORTED:,} rows in this order, sorted{job}")
+        elif self.choice.order:
+            notes.append(f"sorted{job}")
         elif self._rows.is_cut:
             notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
@@ -327,7 +361,15 @@ class RowView:
     def chart_bytes(self, choice: ChartChoice) -> int:
         """Return the service's estimate of the bytes that one job of a chart reads."""
         names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
-        text = f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
+        return self._bytes_read(
+            f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
+        )
+
+    def sort_bytes(self, choice: Choice) -> int:
+        """Return the service's estimate of the bytes that the SQL job of a sort reads."""
+        return self._bytes_read(self._rows.sorting(choice.order, all_of(choice.conditions)))
+
+    def _bytes_read(self, text: str) -> int:
         cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
         return cost.input_bytes or 0
 

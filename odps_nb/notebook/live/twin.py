@@ -19,6 +19,7 @@ from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
+from odps_nb.notebook.display.html import MUTED, SMALL, element
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import Flusher
 
@@ -37,12 +38,12 @@ def in_kernel() -> bool:
 
 
 @cache
-def widget_class(script: Path, *texts: str) -> Any:
+def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``, without user data. ``common.js`` and ``common.css`` are prepended to the two files; a
-    script without a style sheet has only the common one.
+    ``texts``, without user data. ``common.js``, the scripts named ``parts`` and their style sheets
+    are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget
@@ -51,28 +52,32 @@ def widget_class(script: Path, *texts: str) -> Any:
         raise MissingDependencyError(
             "this view needs anywidget", extra="notebook", hint="pip install 'odps-nb[notebook]'"
         ) from None
-    common = Path(__file__).parent
+    scripts = (Path(__file__).with_name("common.js"), *map(script.with_name, parts), script)
 
     def together(ending: str) -> str:
-        parts = (common / f"common.{ending}", script.with_suffix(f".{ending}"))
-        return "\n".join(part.read_text(encoding="utf-8") for part in parts if part.exists())
+        files = [one.with_suffix(f".{ending}") for one in scripts]
+        return "\n".join(one.read_text(encoding="utf-8") for one in files if one.exists())
 
     state = {name: traitlets.Unicode("").tag(sync=True) for name in ("static_id", *texts)}
-    parts = {"_esm": together("js"), "_css": together("css")}
+    code = {"_esm": together("js"), "_css": together("css")}
     # anywidget identifies a widget's style sheet by the class name.
-    return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **parts})
+    return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **code})
 
 
 class LiveView:
     """A static view and its widget, whose requests are handled in threads.
 
-    A subclass defines ``_script``, and a method ``_on_NAME(content, buffers)`` for each request
-    NAME of that script. Work runs as named tasks: a new task cancels the previous one of its name.
+    A subclass defines ``_script``, the names of the scripts that it uses (``_scripts``), and a
+    method ``_on_NAME(content, buffers)`` for each request NAME of that script. Work runs as named
+    tasks: a new task cancels the previous one of its name.
     Data from the service is never widget state; it is sent to the browser as messages. A subclass
     calls this ``__init__`` last, because `end` may be called from then on.
     """
 
     _script: ClassVar[Path]
+    _again: ClassVar[str] = ""
+    """What to do for a live view, for readers of the static one."""
+    _scripts: ClassVar[tuple[str, ...]] = ()
     _task: ClassVar[str]
     """The task for which a malformed request is reported."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
@@ -91,7 +96,9 @@ class LiveView:
         """Return the anywidget; raises `MissingDependencyError` if anywidget is not installed."""
         if self._widget is None:
             texts = self._texts()
-            self._widget = widget_class(self._script, *texts)(static_id=self._id, **texts)
+            self._widget = widget_class(self._script, self._scripts, *texts)(
+                static_id=self._id, **texts
+            )
             self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
         return self._widget
 
@@ -102,18 +109,20 @@ class LiveView:
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
         made = dict(bundle)  # `html.bundle` has already wrapped its HTML
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        is_live = self._again and in_kernel()
+        again = element("div", self._again, style=f"{SMALL};{MUTED}") if is_live else ""
+        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}{again}</div>'
         if self._is_displayed:
             output.replace(made, display_id=self._id)
         else:
             self._is_displayed = True
             output.show(made, display_id=self._id)
 
-    def _show_widget(self, text: str) -> None:
-        """Display the widget; untrusted and exported notebooks show ``text`` instead."""
+    def _show_widget(self, text: str = "") -> None:
+        """Display the widget; where widgets are not supported, ``text`` is shown instead."""
         bundle = self.widget()._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text})
+        output.show({**bundle, "text/plain": text or self._again})
 
     def close(self) -> None:
         """Cancel all work and free memory; the static view stays. Idempotent."""

@@ -161,7 +161,9 @@ def test_meaningless_requests_are_reported_and_have_no_effect(live):
         {"do": "bar", "column": 10**9, "bar": 0},
         {"do": "unfilter", "index": 5},
         {"do": "search", "text": "x" * 1000},
-        {"do": "sort", "column": 99},
+        {"do": "sort", "order": [[99, False]]},
+        {"do": "sort", "order": 5},
+        {"do": "sort", "order": [[0, False], [0, True]]},
         {"do": "blobs", "start": 0, "cells": [[10**9, 0]]},
         {"do": "cell", "row": 10**9, "column": 0},
     ):
