@@ -1,9 +1,10 @@
 """Run every ``bench_*`` module of this directory, each in a separate process.
 
 ``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
-``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` reports what
-became slower between two such files by more than their noise, without running benchmarks.
-``--readme FILE`` prints the speed table of the README from such a file, without running benchmarks.
+``--json`` all samples go into a file. ``--quick`` runs each case once, as `make nightly` does.
+``python -m benchmarks --compare OLD NEW`` reports what became slower between two such files by more
+than their noise, without running benchmarks. ``--readme FILE`` prints the speed table of the README
+from such a file, without running benchmarks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks._measure import QUICK
 from benchmarks._readme import table
 from benchmarks._results import LINES, changes, gathered
 
@@ -27,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="which; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
+    parser.add_argument("--quick", action="store_true", help="each case once, without goals")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
     parser.add_argument("--readme", type=Path, metavar="FILE", help="print the README's table")
     options = parser.parse_args(argv)
@@ -35,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if options.compare:
         return compare(*options.compare)
+    if options.quick:
+        os.environ[QUICK] = "1"
     if options.json is None:
         return run(options.names)
     with tempfile.TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_terminal_summary,
     pytest_xdist_make_scheduler,
 )
+from tests.support.interrupting import interrupts_repeated
 
 if TYPE_CHECKING:
     import trustme
@@ -66,6 +67,13 @@ def _interruptible() -> None:
     """Give Ctrl-C its meaning back: what a shell starts with `&` inherits that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def repeated_interrupts() -> Iterator[None]:
+    """Send SIGINT again whenever Python dropped the KeyboardInterrupt of one."""
+    with interrupts_repeated():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,6 +36,7 @@ Texts = Mapping[str, str]
 
 def _quickstart(shown: Texts) -> None:
     assert "2,048,000 rows" in _of(shown, "%odps read orders")
+    assert "rows by created, by status" in _of(shown, 'odps.table("orders").chart')
     assert "6 rows" in _of(shown, "odps.drop_table")
 
 
@@ -44,6 +45,7 @@ def _looking(shown: Texts) -> None:
     assert "probe" in shown["statuses"]
     assert "3047997" in _of(shown, "odd =")
     assert "where=" in _of(shown, "print(view.code)")
+    assert "amount by status" in _of(shown, 'orders.read(where="quantity < 100").chart')
     assert "231,072" in shown["%odps partitions orders"]
 
 

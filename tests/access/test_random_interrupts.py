@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import signal
 import tempfile
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CancelledError, OdpsNbError, QueryError
+from tests.support.interrupting import interrupt, interrupts_repeated
 from tests.support.service.connecting import connected
 
 ROWS = 20_000
@@ -43,13 +43,13 @@ def sockets() -> int:
 
 def interrupted(work, after: float) -> bool:
     """Run and send SIGINT so many seconds later; say whether it came before the end."""
-    main = threading.main_thread().ident
-    timer = threading.Timer(after, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer = threading.Timer(after, interrupt)
     try:
-        timer.start()
-        work()
-        timer.cancel()
-        timer.join()
+        with interrupts_repeated():
+            timer.start()
+            work()
+            timer.cancel()
+            timer.join()
     except KeyboardInterrupt:
         timer.join()
         return True
@@ -80,8 +80,6 @@ PHOTOS = pa.table({"id": range(40), "photo": [bytes(200_000)] * 40})
 
 
 def read(odps, name):
-    # No nested columns: making their lists starts the garbage collector, whose callback of
-    # Hypothesis would receive the signal, and Python drops what is raised there.
     columns = ["id", "customer", "amount", "status", "created", "ds"]
     scan = odps.table("orders").read(columns, splits=8, limit=300_000)
     assert scan.to_pandas(progress=silent).size

@@ -104,8 +104,8 @@ def use_the_keyboard(page: Any, view: Any) -> None:
     expect(view.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(view.locator(".odps-x-chip bdi")).to_have_text("gift = TRUE")
-    view.locator(".odps-x-chip").press("Enter")
+    expect(view.locator(".odps-x-chip bdi")).to_have_text("gift is true")
+    view.get_by_label("remove the filter gift is true").press("Enter")
     expect(view.locator(".odps-x-chip")).to_have_count(0)
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     assert page.locator(".jp-CodeCell").count() == cells
@@ -116,3 +116,18 @@ def look_at_a_theme(page: Any, view: Any, theme: str) -> None:
     change_theme(page, theme)
     assert contrast(cell(view, 0, 0)) > 7
     assert contrast(view.locator("th .odps-x-muted").first) > 4
+
+
+def draw_chart(view: Any, **choices: str) -> None:
+    """Open the chart panel of an explorer, choose, and draw."""
+    panel = view.locator(".odps-x-charts")
+    if panel.is_hidden():
+        view.get_by_role("button", name="Chart", exact=True).click()
+    for name, value in choices.items():
+        panel.get_by_label(name, exact=True).select_option(value)
+    panel.get_by_role("button", name="Draw").click()
+
+
+def chart_tips(view: Any) -> list[str]:
+    """Return the values that the bars of a chart show under the mouse."""
+    return view.locator(".odps-x-chart rect > title").all_text_contents()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import signal
 import socket
 import threading
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 
 from odps_nb.wire.calls import ROUTE_TOKEN, encode_error_json
+from tests.support.interrupting import interrupt
 from tests.support.sockets.peers import Line, Peer, Seen
 from tests.sweep.surroundings import Surroundings
 
@@ -135,7 +135,7 @@ class BreaksOne(Peer):
             line.wait_closed()
             return False
         if fault == "interrupt before":
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            interrupt()
             line.wait_closed()
             return False
         if fault in ("clock forward", "clock back", "disk full"):
@@ -159,7 +159,7 @@ class BreaksOne(Peer):
             line.wait_closed()
             return False
         if fault == "interrupt after":
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            interrupt()
             line.wait_closed()
             return False
         if fault == "no token":

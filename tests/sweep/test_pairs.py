@@ -25,7 +25,7 @@ from tests.sweep.surroundings import Surroundings
 from tests.sweep.test_single_faults import judged
 
 NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ variable
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("repeated_interrupts")]
 
 
 @pytest.mark.parametrize("second", PAIRED, ids=lambda one: one.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
     Batches = Generator[pa.RecordBatch, None, None]
+
+ReadRange = Callable[[int, int, CancelToken], Iterator[pa.RecordBatch]]
+"""Reads rows of a range: its first row and its number of rows, both before filtering."""
 
 MAX_SORTED = 10_000
 """Maximum number of sorted rows: SQL requires a limit with ``order by``."""
@@ -136,8 +139,8 @@ class _ScanRows:
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
     def _numbered(self, start: int, rows: int, token: CancelToken) -> Batches:
-        scan = self._scan
-        session, total = scan._opened(), scan.row_count or 0
+        scan, session = self._scan, self._scan._opened()
+        total = scan.row_count if scan.row_count is not None else session.stored_rows or 0
         part = RowRangeSplit(start, max(0, min(rows, total - start)))
         if not part.count:
             return
@@ -147,10 +150,29 @@ class _ScanRows:
             for batch in batches:
                 yield scan._shown(batch, session)
 
-    def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
-        """Read all rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
+    def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
+        """Return the number of stored rows, and a function that reads the matching ones of a range.
+
+        ``None`` if rows have no numbers: a read with a filter and a limit, or a table without them.
+        """
+        if where is None and (count := self.row_count) is not None:
+            return count, self.page
+        plan = self._scan._plan if where is None else self._filtered(where)
+        if plan.limit is not None:
+            return None
+        scan = Scan(self.connection, replace(plan, row_ranges=True))
+        stored = scan._opened().stored_rows
+        return None if stored is None else (stored, _ScanRows(scan, self._columns).page)
+
+    def every(
+        self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Batches:
+        """Read all rows that match, buffering at most ``ahead`` bytes; `stop` cancels the read."""
         # a separate scan, so that `stop` leaves the reads of a `twin` running
-        self._running = self._scan._copy(self._scan._plan, self._scan._session)
+        if where is None:
+            self._running = self._scan._copy(self._scan._plan, self._scan._session)
+        else:
+            self._running = Scan(self.connection, self._filtered(where))
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(
@@ -323,7 +345,7 @@ class _ResultRows:
         return found[: self._first_columns]
 
     @property
-    def row_count(self) -> int | None:
+    def row_count(self) -> int:
         return self._readable.row_count
 
     @property
@@ -355,12 +377,24 @@ class _ResultRows:
             for batch in batches:
                 yield present_batch(batch, session.schema, timezone=connection.profile.timezone)
 
-    def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
+    def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
+        row_filter = None if where is None else self._filter(where)
+
+        def read(start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+            for batch in self._numbered(start, rows, cancel):
+                yield self._shown(batch if row_filter is None else row_filter.apply(batch))
+
+        return self.row_count, read
+
+    def every(
+        self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Batches:
         self._token = token = CancelToken()
+        row_filter = None if where is None else self._filter(where)
         with closing(self._readable.batches(read_ahead=ahead, progress=progress)) as batches:
             for batch in batches:
                 token.check()
-                yield self._shown(batch)
+                yield self._shown(batch if row_filter is None else row_filter.apply(batch))
 
     def found(
         self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None

@@ -219,14 +219,16 @@ class _Drawing:
             marks = [one for one in self._marks if one.color == color and one.group >= 0]
             low = {m.group: base.get(m.group, 0.0) if self._stacked else 0.0 for m in marks}
             tops = [(self._x(m.group), self._y(low[m.group] + m.values[0]), m) for m in marks]
-            path = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in tops)
-            floor = "L".join(f"{x:.1f} {self._y(low[m.group]):.1f}" for x, _, m in reversed(tops))
-            if filled and tops:
-                areas.append(f'<path d="M{path}L{floor}Z" fill="{stroke}" fill-opacity="0.35"/>')
-            if tops:
+            for run in _runs(tops):
+                path = "L".join(f"{x:.1f} {y:.1f}" for x, y, _ in run)
+                floor = "L".join(f"{x:.1f} {self._y(low[m.group]):.1f}" for x, _, m in run[::-1])
+                if filled:
+                    areas.append(
+                        f'<path d="M{path}L{floor}Z" fill="{stroke}" fill-opacity="0.35"/>'
+                    )
                 lines.append(
-                    f'<path d="M{path}" fill="none" stroke="{stroke}" stroke-width="2" '
-                    'stroke-linejoin="round"/>'
+                    f'<path d="M{path}h0" fill="none" stroke="{stroke}" stroke-width="2" '
+                    'stroke-linejoin="round" stroke-linecap="round"/>'
                 )
             radius = 3 if len(tops) <= _POINTS else 1.5
             for x, y, mark in tops if self._tips or len(tops) <= _POINTS else ():
@@ -303,6 +305,17 @@ def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
     found += range(groups)
     found += [one for one in (ABOVE, OTHERS, NULL) if one in used]
     return {group: n for n, group in enumerate(found)}
+
+
+def _runs(
+    tops: Sequence[tuple[float, float, ChartMark]],
+) -> Iterator[Sequence[tuple[float, float, ChartMark]]]:
+    """Divide the points of a line where a group has none."""
+    begin = 0
+    for n in range(1, len(tops) + 1):
+        if n == len(tops) or tops[n][2].group > tops[n - 1][2].group + 1:
+            yield tops[begin:n]
+            begin = n
 
 
 def _escape(text: str) -> str:

@@ -5,8 +5,10 @@ A scatter plot shows single rows, so it reads a random sample.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -31,6 +33,8 @@ MAX_POINTS = 1_000
 USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
 """Indexes of groups: nulls, values without a group of their own, and values beyond the axis."""
+MAX_SPARSE = 4
+"""A time axis has its steps without rows if it is at most this many times as long with them."""
 FAR = 10
 """An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
 
@@ -234,7 +238,7 @@ class FigureQuery:
         group: str,
         labels: tuple[str, ...] = (),
         *,
-        step: str | None = None,
+        step: ChartStep | None = None,
     ) -> Figures:
         choice = self._choice
         color, colors = self._colors()
@@ -247,17 +251,23 @@ class FigureQuery:
         text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
         text = f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
         found = self._rows.query(f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}")
+        notes = []
         if step is not None:
-            labels, found = _times(found, choice.x, step)
+            labels, found, is_whole = _times(found, choice.x, step)
+            notes += [] if is_whole else [f"each {step} without rows is left out"]
         marks, left = _marks(found)
-        note = (
-            f"all rows; {count_of(left, 'group')} without a finite value left out" if left else ""
-        )
+        notes += [f"{count_of(left, 'group')} without a finite value left out"] if left else []
+        note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
 
 
-def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...], pa.Table]:
-    """Number the groups of times in their order; return their labels and the table."""
+def _times(
+    found: pa.Table, column: Column, step: ChartStep
+) -> tuple[tuple[str, ...], pa.Table, bool]:
+    """Number the groups of times in their order.
+
+    Return the labels, the table, and whether the labels include all steps without rows.
+    """
     times = found.column("g").combine_chunks()
     order = pc.unique(times.drop_null())
     order = order.take(pc.sort_indices(order))
@@ -266,11 +276,39 @@ def _times(found: pa.Table, column: Column, step: str) -> tuple[tuple[str, ...],
             f"step={step!r} divides {column.name!r} into more than {MAX_GROUPS:,} parts",
             hint=f"choose a longer step: {', '.join(STEPS[STEPS.index(step) + 1 :])}",
         )
+    every = _every_step(order, step)
+    order = order if every is None else every
     numbers = pc.fill_null(pc.index_in(times, order), NULL)
     texts = [str(one) for one in cell_texts(order, column, _LABEL)]
     width = {"hour": 16, "day": 10, "week": 10, "month": 7, "year": 4}[step]
     numbered = found.set_column(0, "g", numbers.cast(pa.int64()))
-    return tuple(one[:width] for one in texts), numbered
+    return tuple(one[:width] for one in texts), numbered, every is not None
+
+
+def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
+    """Return all steps from the first to the last of some; ``None`` if those are far apart."""
+    known = order.to_pylist()
+    if len(known) < 2:
+        return order
+    steps = []
+    with suppress(OverflowError, ValueError):  # after the year 9999
+        for n in range(min(MAX_GROUPS, MAX_SPARSE * len(known))):
+            if (at := _later(known[0], n, step)) > known[-1]:
+                break
+            steps.append(at)
+    every = pa.array(steps, order.type)
+    return every if pc.all(pc.is_in(order, every)).as_py() else None
+
+
+def _later(begin: datetime.date, count: int, step: ChartStep) -> datetime.date:
+    """Return the beginning of a later step."""
+    if step in ("month", "year"):
+        months = begin.month - 1 + count * (12 if step == "year" else 1)
+        return begin.replace(year=begin.year + months // 12, month=months % 12 + 1)
+    length = datetime.timedelta(**{f"{step}s": count})
+    if step == "hour" and isinstance(begin, datetime.datetime) and begin.tzinfo is not None:
+        return (begin.astimezone(datetime.UTC) + length).astimezone(begin.tzinfo)
+    return begin + length
 
 
 def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:

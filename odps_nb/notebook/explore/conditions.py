@@ -1,35 +1,249 @@
-"""Builds ``where=`` conditions from a clicked bar."""
+"""`Condition`: one filter of an explorer, and the ways to build it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import kind_of
 from odps_nb.notebook.explore.profile import Bar
+from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column
 
+_LISTED = 3
+MAX_LISTED = 100
+"""Maximum number of values in a condition of the filter builder."""
 
-def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
-    """Return the condition that selects the rows counted in a bar."""
+_OF_KIND = {
+    "TEXT": ("values", "contains", "starts"),
+    "CHAR": ("values",),
+    "BOOLEAN": ("true", "false"),
+    **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), ("range", "values")),
+    **dict.fromkeys(("DATE", "INSTANT", "CLOCK"), ("range", "values")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A filter: ``text`` for people, and the exact ``where``.
+
+    ``op`` and its ``values`` are what the filter builder can edit; a condition without them can
+    only be removed. ``exclude``: selects all other rows, also those with a null. ``below``: the
+    upper end of a range is not included.
+    """
+
+    where: str
+    text: str
+    column: str = ""
+    op: str = ""
+    values: tuple[Any, ...] = ()
+    exclude: bool = False
+    below: bool = False
+
+
+def written(where: str) -> Condition:
+    """Return a condition that the user wrote."""
+    return Condition(where=where, text=where)
+
+
+def operations(column: Column) -> tuple[str, ...]:
+    """Return the kinds of conditions that the type of a column allows."""
+    return (*_OF_KIND.get(kind_of(column), ()), "null")
+
+
+def make_condition(
+    column: Column,
+    op: str,
+    values: Sequence[Any] = (),
+    *,
+    exclude: bool = False,
+    below: bool = False,
+    timezone: str | None = None,
+) -> Condition:
+    """Return the condition of one kind (see `operations`) with these Python values.
+
+    ``range`` has two values, either of which may be ``None``.
+    """
+    if op not in operations(column):
+        offered = ", ".join(operations(column))
+        raise ArgumentError(
+            f"{column.name!r} has type {column.type}, which has no condition {op!r}",
+            hint=f"use one of: {offered}",
+        )
+    _check(op, values, timezone)
+    if op == "range" and values[0] is not None and values[0] == values[1] and not below:
+        op, values = "values", values[:1]
+    if op == "values" and kind_of(column) == "FLOAT":  # the nearest that the column can hold
+        values = [float(np.float32(one)) for one in values]
     name = name_in_sql(column.name)
-    if bar.low is None:
-        if bar.value is None:
-            raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
-        text, values = f"{name} = :v", {"v": bar.value}
-    elif isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
-        text, values = f"{name} = :v", {"v": bar.low}
+    text = _template(name, op, values, below=below)
+    if exclude:
+        text = f"{name} is not null" if op == "null" else f"not ({text}) or {name} is null"
+    bound: dict[str, object] = dict(zip(("low", "high"), values, strict=False))
+    if op == "values":
+        bound = {"v": list(values) if len(values) > 1 else values[0]}
+    elif op in ("contains", "starts"):
+        bound = {"v": f"{'%' if op == 'contains' else ''}{_literally(values[0])}%"}
+    return Condition(
+        where=bind(text, bound, timezone=timezone or "UTC", target="where"),
+        text=f"{column.name} {_words(op, values, timezone, exclude=exclude, below=below)}",
+        column=column.name,
+        op=op,
+        values=tuple(values),
+        exclude=exclude,
+        below=below,
+    )
+
+
+def given_condition(
+    column: Column,
+    given: Mapping[str, Any],
+    *,
+    null: bool,
+    exclude: bool,
+    timezone: str | None,
+) -> Condition:
+    """Return the one condition that ``given`` has a value for."""
+    found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
+    for op, value in given.items():
+        values = value if op in ("range", "values") else (value,)
+        if any(one is not None for one in values):
+            found.append((op, values))
+    if len(found) != 1:
+        raise ArgumentError(
+            f"{len(found)} conditions are given for {column.name!r}; give one",
+            hint="pass low= and high=, values=, contains=, starts= or null=True",
+        )
+    return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
+
+
+def typed_condition(
+    column: Column,
+    op: str,
+    texts: Sequence[str],
+    *,
+    exclude: bool = False,
+    below: bool = False,
+    timezone: str | None = None,
+) -> Condition:
+    """Return a condition with values that the user typed; an empty end of a range is open."""
+    if op == "range":
+        values = [typed_value(column, one) if one.strip() else None for one in texts]
     else:
-        high = "<=" if bar.last else "<"
-        text = f"{name} >= :low and {name} {high} :high"
-        values = {"low": bar.low, "high": bar.high}
-    return bind(text, values, timezone=timezone or "UTC", target="where")
+        values = [typed_value(column, one) for one in texts]
+    return make_condition(column, op, values, exclude=exclude, below=below, timezone=timezone)
 
 
-def null_condition(column: Column) -> str:
-    """Return the condition that selects the rows where the column is null."""
-    return f"{name_in_sql(column.name)} is null"
+def typed_texts(condition: Condition, timezone: str | None) -> list[str]:
+    """Return the texts from which `typed_condition` builds the same condition."""
+    return ["" if one is None else text_of(one, timezone) for one in condition.values]
+
+
+def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
+    least, most = {"range": (2, 2), "values": (1, MAX_LISTED), "contains": (1, 1)}.get(
+        op, (1, 1) if op == "starts" else (0, 0)
+    )
+    if not least <= len(values) <= most:
+        raise ArgumentError(f"the condition has {len(values)} values; enter {least} to {most}")
+    if op == "range":
+        low, high = values
+        if low is None and high is None:
+            raise ArgumentError("the range has no end; enter the lower end, the upper end or both")
+        if None not in values and _is_less(high, low):
+            ends = [shown_value(one, timezone) for one in values]
+            raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; exchange the two values")
+    elif op in ("contains", "starts") and not values[0]:
+        raise ArgumentError("enter the text to look for")
+
+
+def _is_less(one: Any, other: Any) -> bool:
+    try:
+        return bool(one < other)
+    except TypeError:  # a time with an offset, and one without
+        return False
+
+
+def _template(name: str, op: str, values: Sequence[Any], *, below: bool) -> str:
+    if op == "range":
+        low = [f"{name} >= :low"] if values[0] is not None else []
+        high = [f"{name} {'<' if below else '<='} :high"] if values[1] is not None else []
+        return " and ".join(low + high)
+    if op == "values":
+        return f"{name} in (:v)" if len(values) > 1 else f"{name} = :v"
+    if op in ("contains", "starts"):
+        return f"{name} like :v"
+    return f"{name} is null" if op == "null" else f"{name} = {op.upper()}"
+
+
+def _literally(text: str) -> str:
+    """Escape the wildcards of LIKE."""
+    return "".join(f"\\{one}" if one in "%_\\" else one for one in text)
+
+
+def _words(
+    op: str, values: Sequence[Any], timezone: str | None, *, exclude: bool, below: bool
+) -> str:
+    shown = ["" if one is None else shown_value(one, timezone) for one in values]
+    negated = "not " if exclude else ""
+    if op == "contains":
+        return f"{'does not contain' if exclude else 'contains'} “{shown[0]}”"
+    if op == "starts":
+        return f"{'does not start' if exclude else 'starts'} with “{shown[0]}”"
+    if op == "values":
+        more = len(shown) - _LISTED
+        listed = [*shown[:_LISTED], f"{more} more"] if more > 1 else shown
+        head = f"{', '.join(listed[:-1])} or " if len(listed) > 1 else ""
+        return f"is {negated}{head}{listed[-1]}"
+    if op != "range":
+        return f"is {negated}{op}"
+    low, high = shown
+    if not high:
+        return f"{negated}≥ {low}"
+    if not low:
+        return f"{negated}{'<' if below else '≤'} {high}"
+    is_plain = low[0].isdigit() and not isinstance(values[0], datetime.date)
+    dash = " to below " if below else "–" if is_plain else " to "
+    return f"{negated}{low}{dash}{high}"
+
+
+def bar_condition(
+    column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
+) -> Condition:
+    """Return the condition that selects the rows counted in a bar, or all other rows."""
+    op, values, below = "values", [bar.value], False
+    if bar.low is not None:
+        op, values, below = "range", [bar.low, bar.high], not bar.last
+        if below and isinstance(bar.low, int) and isinstance(bar.high, int):
+            values, below = [bar.low, bar.high - 1], False
+        elif below and kind_of(column) == "DATE":
+            values, below = [bar.low, _day_before(bar.high)], False
+    elif bar.value is None:
+        raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
+    elif isinstance(bar.value, bool):
+        op, values = str(bar.value).lower(), []
+    if op in operations(column):
+        return make_condition(column, op, values, exclude=exclude, below=below, timezone=timezone)
+    return _of_value(column, bar, timezone, exclude=exclude)
+
+
+def _day_before(day: Any) -> Any:
+    return day - datetime.timedelta(days=1)
+
+
+def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
+    """Return the condition for a value of a type for which the builder has no input."""
+    name = name_in_sql(column.name)
+    text = f"not ({name} = :v) or {name} is null" if exclude else f"{name} = :v"
+    where = bind(text, {"v": bar.value}, timezone=timezone or "UTC", target="where")
+    shown = f"{column.name} is {'not ' if exclude else ''}{bar.label}"
+    return Condition(where=where, text=shown, column=column.name)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:

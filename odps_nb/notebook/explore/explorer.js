@@ -119,7 +119,19 @@ function render({ model, el }) {
     { class: "odps-x-open", "aria-expanded": "false", title: "computed by the service", onclick: openChart },
     "Chart"
   );
-  const chips = h("div", { class: "odps-x-chips" });
+  const builder = filterForm(
+    (message) => (wait("filtering"), send(message)),
+    () => filterButton.focus()
+  );
+  const filterButton = h(
+    "button",
+    { class: "odps-x-open", onclick: () => builder.open(Math.max(0, focus.column)) },
+    "Filter"
+  );
+  const chips = filterChips(
+    (edited, index) => builder.open(edited.column, edited, index),
+    (index) => (wait("filtering"), send({ do: "unfilter", index }))
+  );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
   const box = h("div", { class: "odps-x-box" });
@@ -147,10 +159,11 @@ function render({ model, el }) {
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
-    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, chart, all),
-    chips,
+    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, filterButton, chart, all),
+    chips.box,
     busy.line,
     problem,
+    builder.form,
     charts.panel,
     box,
     h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
@@ -163,8 +176,7 @@ function render({ model, el }) {
 
   function go(start, then = null) {
     wanted = then;
-    problem.textContent = "";
-    box.setAttribute("aria-busy", "true");
+    wait("reading");
     send({ do: "page", start: Math.max(0, start) });
   }
 
@@ -187,10 +199,11 @@ function render({ model, el }) {
     send({ do: "search", text: search.value });
   }
 
-  function filter(column, bar) {
+  function filter(column, bar, exclude = false) {
+    const label = bar < 0 ? null : profile.columns[column].bars[bar][0];
     closePanel();
     wait("filtering");
-    send({ do: "bar", column, bar });
+    send({ do: "bar", column, bar, label, exclude });
   }
 
   function wait(text) {
@@ -222,13 +235,18 @@ function render({ model, el }) {
     busy.end(task);
   }
 
+  function showProblem(message) {
+    endBusy(message.task);
+    builder.failed();
+    problem.textContent = message.text;
+  }
+
   function showTable(message) {
     table = message;
     title.textContent = table.title;
     root.setAttribute("aria-label", `rows of ${table.title}`);
-    const rows = table.rows === null ? "" : ` · ${many(table.rows, "row")}`;
-    facts.textContent = `${rows} · ${many(table.all_columns, "column")}`;
     grid = null;
+    builder.setColumns(table.columns);
     charts.setColumns(table.columns);
     const all = table.columns.length === table.all_columns;
     search.placeholder = `Search in ${all ? "all" : `the first ${table.columns.length}`} columns`;
@@ -296,7 +314,7 @@ function render({ model, el }) {
       both.append(tip, space, bar);
       both.addEventListener("click", (event) => {
         event.stopPropagation();
-        filter(n, place);
+        filter(n, place, event.shiftKey);
       });
       drawn.append(both);
     });
@@ -404,43 +422,37 @@ function render({ model, el }) {
     place(moves);
   }
 
-  function showAround() {
+  function showCount({ total, rows, why = "" }) {
+    page.total = total;
+    facts.textContent = [rows, many(table.all_columns, "column")].map((one) => one && ` · ${one}`).join("");
+    facts.title = why && `the rows were not counted: ${why}`;
     const end = page.start + page.count;
-    const of = page.total === null ? "· more may follow" : `of ${count(page.total)}`;
+    const of = total === null ? "· more may follow" : `of ${count(total)}`;
     where.textContent = page.count ? `rows ${count(page.start + 1)}–${count(end)} ${of}` : "no rows";
     if (page.note) where.textContent += ` · ${page.note}`;
     first.disabled = before.disabled = page.start === 0;
-    next.disabled = page.total !== null && end >= page.total;
-    last.disabled = next.disabled || page.total === null;
-    jump.disabled = page.total === null;
+    next.disabled = total !== null && end >= total;
+    last.disabled = next.disabled || total === null;
+    jump.disabled = total === null;
+    grid.setAttribute("aria-rowcount", total === null ? -1 : total + 2);
+  }
+
+  function showAround() {
+    showCount(page);
+    root.classList.toggle("odps-x-stale", !page.profiled);
+    if (!page.profiled) described.textContent = " · profile: reading the rows…";
     code.textContent = page.code;
     if (document.activeElement !== search) search.value = page.search;
-    const made = page.conditions.map((text, index) =>
-      h(
-        "button",
-        {
-          class: "odps-x-chip",
-          "aria-label": `remove the filter ${text}`,
-          title: "remove this filter",
-          onclick: () => (wait("filtering"), send({ do: "unfilter", index })),
-        },
-        h("bdi", {}, text),
-        " ×"
-      )
-    );
-    if (page.search) {
-      const clear = () => ((search.value = ""), find());
-      made.push(
-        h("button", { class: "odps-x-chip", onclick: clear }, "search: ", h("bdi", {}, page.search), " ×")
-      );
-    }
-    chips.replaceChildren(...made);
+    const endSearch = () => ((search.value = ""), find());
+    if (chips.show(page.conditions, page.search, endSearch)) filterButton.focus();
+    builder.applied();
     const filter = page.conditions.length ? " that match the filter" : "";
     charts.setFilter(filter + (page.search ? ", also those without the search text" : ""));
   }
 
   function showProfile(message) {
     profile = message;
+    root.classList.remove("odps-x-stale");
     described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
     if (!grid) return;
@@ -510,7 +522,7 @@ function render({ model, el }) {
       parts.push(
         h(
           "button",
-          { class: "odps-x-row", title: "show only these rows", onclick: () => filter(n, bar) },
+          { class: "odps-x-row", title: "show only these rows; with Shift, all others", onclick: (event) => filter(n, bar, event.shiftKey) },
           filled,
           h("bdi", {}, label || "(empty)"),
           h("span", {}, `${count(size)} · ${share(size, found.rows)}`)
@@ -518,6 +530,7 @@ function render({ model, el }) {
       );
     }
     parts.push(h("div", { class: "odps-x-muted" }, profile.label));
+    parts.push(h("button", { onclick: () => (closePanel(), builder.open(n)) }, "Filter…"));
     openPanel(column.name, parts);
     panel.dataset.column = String(n);
   }
@@ -609,13 +622,14 @@ function render({ model, el }) {
     if (message.kind === "table") showTable(message);
     else if (message.kind === "page") showPage(message, buffers[0]);
     else if (message.kind === "profile") showProfile(message);
+    else if (message.kind === "count" && grid) showCount(message);
     else if (message.kind === "blobs") showBlobs(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "chart") charts.show(message);
     else if (message.kind === "cost") (message.task === "chart" ? charts.ask : askCost)(message);
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
-    else if (message.kind === "problem") problem.textContent = message.text;
+    else if (message.kind === "problem") showProblem(message);
   }
   model.on("msg:custom", receive);
   const stopSaying = sayUntilHeard(() => send({ do: "ready" }));

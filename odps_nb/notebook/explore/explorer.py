@@ -16,15 +16,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import can_be_sorted, rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, visible
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.cells import is_number, kind_of, type_label
 from odps_nb.notebook.explore.chart import Chart
 from odps_nb.notebook.explore.chart_choice import TIMES, can_be_axis, choose
+from odps_nb.notebook.explore.conditions import (
+    Condition,
+    operations,
+    typed_condition,
+    typed_texts,
+)
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
     LARGE_BUDGET,
     Shown,
+    count_label,
     first_found,
     profile_words,
     shown_bundle,
@@ -45,6 +52,12 @@ ASK_BYTES = 10 * 1024**3
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
+_EDITED = 4000  # maximum characters of all values of a condition that the browser edits
+INPUTS = {
+    **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
+    **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
+    "DATE": "date",
+}
 
 
 def explore(
@@ -62,13 +75,14 @@ class Explorer(LiveView):
     Examples
     --------
     >>> orders = odps.table("orders").explore()
+    >>> orders.view.filter("quantity", low=9, high=12)
     >>> orders.code
-    "odps.table('orders').read()"
+    "odps.table('orders').read(where='quantity >= 9 and quantity <= 12')"
     >>> orders.close()
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("sorting.js",)
+    _scripts = ("filters.js", "sorting.js")
     _again = "run the cell again to turn pages, filter, sort or search"
     _task = "page"
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled", "chart": "cancelled"}
@@ -116,11 +130,12 @@ class Explorer(LiveView):
 
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
-        pictures = thumbnails(view, page, most=6) if view.profile is not None else None
+        profile = view.profile if view.is_profiled else None
+        pictures = thumbnails(view, page, most=6) if profile is not None else None
         shown = Shown(
             view=view,
             page=page,
-            profile=view.profile,
+            profile=profile,
             pictures=pictures,
             note=note,
             chart=self._chart,
@@ -133,10 +148,7 @@ class Explorer(LiveView):
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))
         self._on_page({"start": self._start}, ())
-        if self.view.profile is not None:
-            self._send(profile_message(self.view))
-        elif self.view.all_rows != 0:
-            self._run("profile", self._describe)
+        self._describe_and_count()
 
     def _on_page(self, content: Mapping[str, Any], _: object) -> None:
         start = int(content["start"])
@@ -153,7 +165,7 @@ class Explorer(LiveView):
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
-            self._searched_at = time.monotonic()
+            self._searched_at, before = time.monotonic(), self.view.where
             if choice.order and not choice.search:
                 self._asked = choice
                 cost = self.view.sort_bytes(choice)
@@ -167,6 +179,9 @@ class Explorer(LiveView):
                 self.view.undo(choice)
                 raise
             self._chart = None  # of other rows
+            if self.view.where != before:
+                self._static = (self.view.page(0, token), "")
+                self._describe_and_count()
 
         self._run("page", work)
 
@@ -192,7 +207,26 @@ class Explorer(LiveView):
             self._tell_busy("page", f"searching: {rows:,}{of} rows", share)
 
     def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
-        self._choose(self.view.bar(int(content["column"]), int(content["bar"])))
+        column, bar = int(content["column"]), int(content["bar"])
+        label, exclude = content.get("label"), bool(content.get("exclude"))
+        self._choose(self.view.bar(column, bar, label=label, exclude=exclude))
+
+    def _on_filter(self, content: Mapping[str, Any], _: object) -> None:
+        made = typed_condition(
+            self.view.columns[int(content["column"])],
+            str(content["op"]),
+            [str(one) for one in content["values"]],
+            exclude=bool(content["exclude"]),
+            below=bool(content["below"]),
+            timezone=self.view.timezone,
+        )
+        kept = list(self.view.choice.conditions)
+        if content["index"] is None:
+            kept.append(made)
+        else:
+            kept[int(content["index"])] = made
+        conditions = tuple(dict.fromkeys(kept))
+        self._choose(replace(self.view.choice, conditions=conditions))
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self.view.choice.conditions)
@@ -242,19 +276,42 @@ class Explorer(LiveView):
 
     # -- profiles and cells ---------------------------------------------------------------------
 
+    def _describe_and_count(self) -> None:
+        """Start to profile and to count the matching rows, unless that has been done."""
+        if self.view.all_rows != 0:
+            self._run("profile", self._describe)
+        if self.view.matching is None:
+            self._run("count", self._count)
+
     def _describe(self, token: CancelToken) -> None:
-        self.view.describe(token)
+        if not self.view.is_profiled:
+            self.view.describe(token)
         token.check()
         self._send(profile_message(self.view))
+        self._send(count_message(self.view))
         if self._static is not None:
             self._show_page(*self._static)
         self.view.prepare()
+
+    def _count(self, token: CancelToken) -> None:
+        try:
+            self.view.count(ASK_BYTES, token)
+        except CancelledError:
+            raise
+        except OdpsNbError as error:  # the rows are shown all the same
+            self._send({**count_message(self.view), "why": visible(str(error))[:_COMMENT]})
+            return
+        token.check()
+        self._send(count_message(self.view))
+        if self.view.is_profiled:  # its label says of how many rows it is
+            self._send(profile_message(self.view))
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
             told = Told(self._send, self.view.stop_profile, task="profile")
             self.view.describe_all(told, token)
             self._send(profile_message(self.view))
+            self._send(count_message(self.view))
 
         self._run("profile", work)
 
@@ -307,13 +364,14 @@ def table_message(view: RowView) -> dict[str, Any]:
             "time": kind_of(column) in TIMES,
             "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
             "sortable": can_be_sorted(column),
+            "conditions": operations(column),
+            "input": INPUTS.get(kind_of(column), "text"),
         }
         for column in view.columns
     ]
     return {
         "kind": "table",
         "title": visible(view.title)[:_NAME],
-        "rows": view.all_rows,
         "all_columns": view.all_columns,
         "page_rows": view.page_rows,
         "columns": columns,
@@ -329,13 +387,40 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "start": page.start,
         "count": page.count,
         "total": view.total,
-        "conditions": [visible(one)[:_CONDITION] for one in choice.conditions],
+        "rows": count_label(view),
+        "conditions": [condition_message(view, one) for one in choice.conditions],
+        "profiled": view.is_profiled,
         "search": choice.search,
         "searched": view.searched,
         "order": [[names.index(name), descending] for name, descending in choice.order],
         "note": " · ".join(filter(None, (view.note, page.note))),
         "code": visible(view.code),
     }
+
+
+def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
+    """Return the part of a message for a condition, and the values with which to edit it."""
+    names = [column.name for column in view.columns]
+    values = typed_texts(one, view.timezone) if one.op else []
+    edit = None
+    if one.op and sum(map(len, values)) <= _EDITED:
+        edit = {
+            "column": names.index(one.column),
+            "op": one.op,
+            "values": values,
+            "exclude": one.exclude,
+            "below": one.below,
+        }
+    return {
+        "text": visible(one.text)[:_CONDITION],
+        "where": visible(one.where)[:_CONDITION],
+        "edit": edit,
+    }
+
+
+def count_message(view: RowView) -> dict[str, Any]:
+    """Return the message that tells how many rows match the filter."""
+    return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
 
 
 def profile_message(view: RowView) -> dict[str, Any]:
@@ -348,7 +433,7 @@ def profile_message(view: RowView) -> dict[str, Any]:
             "words": profile_words(one),
             "least": visible(one.least),
             "greatest": visible(one.greatest),
-            "bars": [[visible(bar.label), bar.count] for bar in one.bars],
+            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
         }
         for one in profile.columns
     ]

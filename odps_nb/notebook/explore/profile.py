@@ -35,6 +35,7 @@ class Bar:
     """A histogram bar: its label, number of rows, and value or range of values.
 
     ``value`` is set for a single value; ``low`` and ``high`` (``last``: inclusive) for a range.
+    ``whole`` is the number of rows that the bar would have with the shares of the unfiltered rows.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Bar:
     low: object = None
     high: object = None
     last: bool = False
+    whole: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class TableProfile:
     rows: int
     total: int | None
     label: str
+    is_random: bool = False
 
 
 class Profiler:
@@ -155,6 +158,7 @@ class _Described:
             str(cell_texts(pa.repeat(one, 1), self._column, LABEL)[0]) for one in self._ends or ()
         ] or ("", "")
         few = distinct is not None and not self._too_many and distinct <= TOP_VALUES
+        few = few and not (self._before is not None and self._before.is_range)
         use_bins = self._bins is not None and not few
         bars: tuple[Bar, ...] = ()
         if use_bins and self._bins is not None:
@@ -233,6 +237,8 @@ def sample_label(rows: int, total: int | None, *, random: bool) -> str:
     """Describe which rows were profiled, e.g. ``sample of 64,000 of 2,048,000 rows``."""
     if total is not None and rows >= total:
         return f"all {total:,} rows" if total != 1 else "the only row"
-    if random and total is not None:
-        return f"sample of {rows:,} of {total:,} rows"
+    if random:
+        return (
+            f"sample of {rows:,} rows" if total is None else f"sample of {rows:,} of {total:,} rows"
+        )
     return f"the first {rows:,} rows"

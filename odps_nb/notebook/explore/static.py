@@ -33,7 +33,7 @@ ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000
 SECONDS = 2.0
 """Maximum seconds to search for matching rows to show."""
-CELL, FOLDED, TEXT_CELL = 60, 500, 24
+CELL, FOLDED, TEXT_CELL, CHOSEN = 60, 500, 24, 500
 TEXT_WIDTH = 100
 BARS = 12
 BUDGET = 24 * 1024
@@ -127,13 +127,24 @@ def shown_bundle(shown: Shown) -> dict[str, str]:
     return bundle(html, _text(shown))
 
 
+def count_label(view: RowView) -> str:
+    """Describe how many rows match, e.g. ``3,412 of 243,008 rows``, or ``""`` if unknown."""
+    matching, every = view.matching, view.all_rows
+    if view.where is None and matching is not None:
+        return count_of(matching, "row")
+    of = f" of {every:,}" if view.where is not None and every is not None else ""
+    if matching is not None:
+        return f"{matching:,}{of} rows"
+    return f"at least {view.at_least:,}{of} rows" if view.at_least else ""
+
+
 def _heading(shown: Shown) -> str:
-    rows, columns = shown.view.all_rows, count_of(shown.view.all_columns, "column")
-    return columns if rows is None else f"{count_of(rows, 'row')} · {columns}"
+    parts = (count_label(shown.view), count_of(shown.view.all_columns, "column"))
+    return " · ".join(filter(None, parts))
 
 
 def _foot(shown: Shown, rows: int) -> str:
-    total = shown.view.all_rows
+    total = shown.view.total
     if total is None:
         count = f"first {rows:,} rows" if rows else "no rows"
     elif not total:
@@ -141,8 +152,10 @@ def _foot(shown: Shown, rows: int) -> str:
     else:
         count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
     described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
+    chosen = ", ".join(one.text for one in shown.view.choice.conditions)
+    chosen = f"filter: {chosen}"[:CHOSEN] if chosen else ""
     notes = (shown.note, shown.view.note, shown.page.note)
-    return " · ".join(part for part in (count, described, *notes) if part)
+    return " · ".join(part for part in (count, chosen, described, *notes) if part)
 
 
 # -- HTML ---------------------------------------------------------------------------------------

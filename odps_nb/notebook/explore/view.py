@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,14 +13,22 @@ import pyarrow as pa
 from odps_nb.access.looking.browsing import MAX_SORTED, Order, Rows, check_order, name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.client.parallel.fan_out import Job, fan_out
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, visible
+from odps_nb.notebook.explore.behind import with_whole
 from odps_nb.notebook.explore.cells import cell_texts, nested_text
 from odps_nb.notebook.explore.chart import Chart, chart_of
 from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.conditions import all_of, bar_condition, null_condition
+from odps_nb.notebook.explore.conditions import (
+    Condition,
+    all_of,
+    bar_condition,
+    given_condition,
+    make_condition,
+    written,
+)
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
+from odps_nb.notebook.explore.sampling import SAMPLE_BYTES, draw_sample
 from odps_nb.notebook.explore.search import KnownRows, TextSearch, first_in_order
 from odps_nb.schema import Column, TypeCode
 
@@ -31,14 +36,10 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 _Pagers = RangePager | StreamPager
+_UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profiled")
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
-SAMPLE_RANGES = 64
-SAMPLE_BYTES = 16 * 2**20
-SAMPLE_SECONDS = 5.0
-"""Maximum seconds to search for matching rows to profile."""
-SAMPLERS = 8
 MAX_CELL = 100_000
 
 
@@ -48,11 +49,18 @@ class Choice:
 
     The text is searched in what the cells show, ignoring case (`TextSearch`). In the order, a null
     sorts below every value.
+
+    A condition may be given as text, as for ``where=`` of a read.
     """
 
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     search: str = ""
     order: Order = ()
+
+    def __post_init__(self) -> None:
+        given: tuple[Condition | str, ...] = self.conditions
+        found = tuple(written(one) if isinstance(one, str) else one for one in given)
+        object.__setattr__(self, "conditions", found)
 
 
 class RowView:
@@ -90,7 +98,10 @@ class RowView:
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
         self.profile: TableProfile | None = None
-        self._clicked: dict[str, int] = {}  # column of the clicked bar, by condition
+        self._profiled: str | None = None  # the condition of the profiled rows
+        self._whole: TableProfile | None = None  # the profile without a filter
+        self._counted: int | None = None  # number of matching rows, if known from elsewhere
+        self._seen = 0
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
         self._sorting: Rows | None = None
@@ -100,20 +111,39 @@ class RowView:
         self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
         self._pager = self._pager_of(self._rows, Choice())
-        # the previous choice, until a page of the present one is read
-        self._before: tuple[_Pagers, Rows | KnownRows, Choice] | None = None
+        # the state of the previous choice, until a page of the present one is read
+        self._before: dict[str, object] | None = None
 
     # -- rows -----------------------------------------------------------------------------------
 
     @property
     def total(self) -> int | None:
-        """Number of selected rows; ``None`` if not yet known."""
-        return self._pager.total
+        """Number of rows to page through; ``None`` if not yet known."""
+        found, counted = self._pager.total, None if self.choice.search else self._counted
+        if found is None and counted is not None and counted >= self._seen:
+            return counted
+        return found
+
+    @property
+    def matching(self) -> int | None:
+        """Number of rows that match the filter, however many are shown; ``None`` if unknown."""
+        is_cut = self.choice.order and (self.total or 0) >= MAX_SORTED
+        if not is_cut and not self.choice.search:
+            return self.total
+        return self.all_rows if self.where is None else self._counted
+
+    @property
+    def at_least(self) -> int:
+        """Number of matching rows that were found so far."""
+        described = self.profile.rows if self.profile is not None and self.is_profiled else 0
+        return max(self._seen, described)
 
     @property
     def all_rows(self) -> int | None:
-        """Number of rows without the filter; ``None`` if unknown."""
-        return self._rows.row_count
+        """Number of rows without the filter of this view; ``None`` if not yet known."""
+        if (known := self._rows.row_count) is None and self._whole is not None:
+            return self._whole.total
+        return known
 
     @property
     def nbytes(self) -> int:
@@ -132,6 +162,7 @@ class RowView:
             if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
             self._before = None
+            self._seen = max(self._seen, page.start + page.count)
             return page
 
     def first_rows(
@@ -190,7 +221,7 @@ class RowView:
     @property
     def where(self) -> str | None:
         """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
-        return all_of(self.choice.conditions)
+        return self._where(self.choice)
 
     @property
     def code(self) -> str:
@@ -201,8 +232,11 @@ class RowView:
         return f"{self._rows.code(self.where)}  # without the search{order}"
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show other rows. Sorting them runs a SQL job, or reads all rows if they are searched."""
-        token, where = cancel or CancelToken(), all_of(choice.conditions)
+        """Show the rows of a choice, page by page from the first.
+
+        Sorting runs a SQL job, or reads all rows if they are searched.
+        """
+        where, token = self._where(choice), cancel or CancelToken()
         check_order(self.columns, choice.order)
         if where is not None:
             self._rows.check(where)
@@ -211,8 +245,13 @@ class RowView:
             shown, pager = self._sorted(choice, token)
             token.check()
             self._pager.close()
-            self._before = self._pager, self._shown, self.choice
-            self._pager, self._shown, self.choice = pager, shown, choice
+            self._before = {name: getattr(self, name) for name in _UNDONE}
+            if where != self.where:
+                self._counted = None
+            self._pager, self._shown, self.choice, self._seen = pager, shown, choice, 0
+            if where is None and self._whole is not None:
+                self.profile, self._profiled = self._whole, None
+                self._counted = self._whole.total
 
     def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
         """Return the chosen rows, sorted if they have an order, and their pager."""
@@ -227,7 +266,7 @@ class RowView:
                 with closing(found.matches(Mark(), token)) as placed:
                     shown = first_in_order((batch for _, batch in placed), choice.order)
             else:
-                shown = rows.ordered(choice.order, all_of(choice.conditions))
+                shown = rows.ordered(choice.order, self._where(choice))
         finally:
             self._sorting = None
         return shown, RangePager(shown, self.columns, self.page_rows)
@@ -236,29 +275,85 @@ class RowView:
         """Return to the choice before this one, of which no page could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
-                self._pager, self._shown, self.choice = self._before
+                self.__dict__.update(self._before)
                 self._before = None
+
+    def filter(
+        self,
+        column: str,
+        *,
+        low: object = None,
+        high: object = None,
+        values: Sequence[object] = (),
+        contains: str | None = None,
+        starts: str | None = None,
+        null: bool = False,
+        exclude: bool = False,
+        cancel: CancelToken | None = None,
+    ) -> None:
+        """Show only the rows that also match a condition on one column.
+
+        Give a range (``low`` and ``high`` are included), some ``values``, a text or ``null``.
+        ``exclude`` shows the rows that do not match, including those with a null. For any other
+        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``, and to show all
+        rows again ``choose(Choice())``.
+
+        Examples
+        --------
+        >>> view = odps.table("orders").read(partitions="ds=2024-01-01").explore().view
+        >>> view.filter("quantity", low=9)
+        >>> view.filter("status", values=["new", "paid"], exclude=True)
+        >>> view.where
+        "(quantity >= 9) and (not (status in ('new', 'paid')) or status is null)"
+        """
+        found = next((one for one in self.columns if one.name == column), None)
+        if found is None:
+            raise ArgumentError(f"there is no column {column!r} to filter by")
+        made = given_condition(
+            found,
+            {"range": (low, high), "values": values, "contains": contains, "starts": starts},
+            null=null,
+            exclude=exclude,
+            timezone=self.timezone,
+        )
+        self.choose(replace(self.choice, conditions=(*self.choice.conditions, made)), cancel)
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
         with suppress(ArgumentError):  # a read with a limit accepts no condition
-            self._rows.check(null_condition(self.columns[0]))
+            self._rows.check(make_condition(self.columns[0], "null").where)
 
-    def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 selects its nulls."""
+    def bar(
+        self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
+    ) -> Choice:
+        """Return the choice with this bar as the column's only condition; -1 selects its nulls.
+
+        ``exclude`` selects the other rows instead; values that are excluded already stay so.
+        ``label`` is that of the bar in the caller's profile, which may be out of date.
+        """
         of = self.columns[column]
         if bar < 0:
-            text = null_condition(of)
-        elif self.profile is None or bar >= len(self.profile.columns[column].bars):
-            raise ArgumentError("the profile has changed; click a bar of the new profile")
+            made = make_condition(of, "null", exclude=exclude)
         else:
-            text = bar_condition(of, self.profile.columns[column].bars[bar], self.timezone)
-        kept = [one for one in self.choice.conditions if self._clicked.get(one) != column]
-        self._clicked[text] = column
-        return replace(self.choice, conditions=(*kept, text))
+            bars = () if self.profile is None else self.profile.columns[column].bars
+            if bar >= len(bars) or (label is not None and label != visible(bars[bar].label)):
+                raise ArgumentError("the profile has changed; click a bar of the new profile")
+            made = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
+        before = [one for one in self.choice.conditions if one.column == of.name]
+        kept = [one for one in self.choice.conditions if one.column != of.name]
+        if exclude and made.op == "values":
+            listed = [
+                one for old in before if old.exclude and old.op == "values" for one in old.values
+            ]
+            values = dict.fromkeys((*listed, *made.values))
+            made = make_condition(of, "values", list(values), exclude=True, timezone=self.timezone)
+        return replace(self.choice, conditions=(*kept, made))
+
+    def _where(self, choice: Choice) -> str | None:
+        return all_of([one.where for one in choice.conditions])
 
     def _pager_of(self, rows: Rows, choice: Choice) -> _Pagers:
-        where = all_of(choice.conditions)
+        where = self._where(choice)
         if where is None and not choice.search and rows.row_count is not None:
             return RangePager(rows, self.columns, self.page_rows)
         search = TextSearch(self.columns, choice.search) if choice.search else None
@@ -292,64 +387,115 @@ class RowView:
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
-        """Profile the columns from a sample of a few thousand random rows."""
-        token, rows = cancel or CancelToken(), self._rows.twin()
-        total, profiler = self.all_rows, Profiler(self.columns)
-        parts, size = [], 0
-        for batch in self._sampled(rows, total, token):
-            token.check()
-            parts.append(batch)
-            size += int(batch.nbytes)
-            if size > SAMPLE_BYTES:
-                break
-        if any(not batch.schema.equals(parts[0].schema) for batch in parts):
-            return self.describe(token)  # a range needed microseconds: read all ranges in them
-        count = sum(batch.num_rows for batch in parts)
-        if parts:
-            profiler.add(pa.Table.from_batches(parts))
-        label = sample_label(count, total, random=total is not None)
-        self.profile = TableProfile(columns=profiler.result(), rows=count, total=total, label=label)
-        return self.profile
+    @property
+    def is_profiled(self) -> bool:
+        """Whether ``profile`` is of the rows that match the present filter."""
+        return self.profile is not None and self._profiled == self.where
 
-    def _sampled(
-        self, rows: Rows, total: int | None, token: CancelToken
-    ) -> Iterator[pa.RecordBatch]:
-        if total is None:
-            return self.first_rows(self._sample, seconds=SAMPLE_SECONDS, cancel=token)
-        ranges = sample_ranges(total, self._sample, self._seed)
-        jobs: Iterator[Job[pa.RecordBatch]] = (
-            partial(rows.page, start, count) for start, count in ranges
+    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
+        """Profile the columns from a random sample of all rows that match the filter."""
+        token, where = cancel or CancelToken(), self.where
+        drawn = draw_sample(
+            self._rows.twin(),
+            where,
+            self._sample,
+            self._seed,
+            token,
+            matching=lambda: self.matching,
         )
-        return fan_out(
-            jobs,
-            size=lambda batch: int(batch.nbytes),
-            workers=SAMPLERS,
-            max_bytes=SAMPLE_BYTES,
-            cancel=token,
+        profiler = self._profiler(where)
+        if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
+            return self.describe(token)  # some rows needed microseconds: read all in them
+        if drawn.batches:
+            profiler.add(pa.Table.from_batches(drawn.batches))
+        total = self.all_rows if where is None else None
+        return self._keep_profile(
+            where,
+            profiler,
+            rows=drawn.rows,
+            total=drawn.rows if drawn.is_all else total,
+            is_random=drawn.is_random,
         )
 
     def describe_all(
         self, progress: Progress = None, cancel: CancelToken | None = None
     ) -> TableProfile:
-        """Profile the columns from all rows, in bounded memory; `stop_profile` cancels it."""
-        token = cancel or CancelToken()
-        before = self.profile or self.describe(token)
-        profiler, count = Profiler(self.columns, before=before), 0
+        """Profile the columns from all rows that match the filter, in bounded memory.
+
+        `stop_profile` cancels it.
+        """
+        token, where = cancel or CancelToken(), self.where
+        if not self.is_profiled:
+            self.describe(token)
+        profiler, count = self._profiler(where, self.profile), 0
         self._read = rows = self._rows.twin()
         token.watch(rows)
         try:
             token.check()
-            for batch in rows.every(ahead=SAMPLE_BYTES, progress=progress):
+            for batch in rows.every(where, ahead=SAMPLE_BYTES, progress=progress):
                 token.check()
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
             if self._read is rows:  # unless a newer call replaced it
                 self._read = None
-        label = f"all {count:,} rows"
-        self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
-        return self.profile
+        return self._keep_profile(where, profiler, rows=count, total=count, is_random=False)
+
+    def _profiler(self, where: str | None, before: TableProfile | None = None) -> Profiler:
+        return Profiler(self.columns, before=before if where is None else self._whole or before)
+
+    def _keep_profile(
+        self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
+    ) -> TableProfile:
+        """Make the profile of some of the rows that match a condition, and keep it."""
+        columns = found.result()
+        if where is not None and self._whole is not None:
+            columns = with_whole(columns, self._whole.columns)
+        label = sample_label(rows, total, random=is_random)
+        made = TableProfile(
+            columns=columns, rows=rows, total=total, label=label, is_random=is_random
+        )
+        if where is None:
+            self._whole = made
+        if where == self.where:  # it may have changed meanwhile
+            self.profile, self._profiled = made, where
+            self._know(rows if total == rows else self._counted)
+            return self.profile
+        return made
+
+    def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
+        """Count the matching rows with a SQL job, unless they are counted already.
+
+        Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
+        or if SQL cannot select the rows, as of a read with ``limit`` or ``since``.
+        """
+        if self.matching is not None or self._rows.is_cut:
+            return self.matching
+        token, rows, where = cancel or CancelToken(), self._rows.twin(), self.where
+        try:
+            text = f"select count(*) as n {rows.relation(where)}"
+        except ArgumentError:
+            return None
+        cost = self.connection.sql_cost(text, settings=rows.job_settings)
+        if (cost.input_bytes or 0) > most_bytes:
+            return None
+        token.watch(rows)
+        token.check()
+        found = int(rows.query(text)["n"][0].as_py())
+        if where == self.where:
+            self._know(found)
+        return self.matching
+
+    def _know(self, count: int | None) -> None:
+        """Keep the number of matching rows, also as that of which the profile is a sample."""
+        self._counted, profile = count, self.profile
+        if count is None or profile is None or not self.is_profiled or profile.total is not None:
+            return
+        if count >= profile.rows and profile.is_random:
+            label = sample_label(profile.rows, count, random=True)
+            self.profile = replace(profile, total=count, label=label)
+            if self.where is None:
+                self._whole = self.profile
 
     def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
         """Return a chart of the selected rows, computed by SQL jobs."""
@@ -367,7 +513,7 @@ class RowView:
 
     def sort_bytes(self, choice: Choice) -> int:
         """Return the service's estimate of the bytes that the SQL job of a sort reads."""
-        return self._bytes_read(self._rows.sorting(choice.order, all_of(choice.conditions)))
+        return self._bytes_read(self._rows.sorting(choice.order, self._where(choice)))
 
     def _bytes_read(self, text: str) -> int:
         cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
@@ -392,20 +538,3 @@ class RowView:
         self.stop_profile()
         with self._lock:
             self._pager.close()
-
-
-def sample_ranges(total: int, sample: int, seed: int | None) -> list[tuple[int, int]]:
-    """Return ``(start, rows)`` of random disjoint ranges, in random order."""
-    if total <= sample:
-        step = max(1, -(-total // SAMPLE_RANGES))
-        return [(start, min(step, total - start)) for start in range(0, total, step)]
-    draw = random.Random(seed)
-    count = min(SAMPLE_RANGES, max(1, sample // 500))
-    bounds = [total * n // count for n in range(count + 1)]
-    rows = sample // count
-    found = [
-        (draw.randrange(low, max(low, high - rows) + 1), rows)
-        for low, high in itertools.pairwise(bounds)
-    ]
-    draw.shuffle(found)
-    return found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
-import threading
 
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from odps_nb.errors import (
     NotFoundError,
 )
 from odps_nb.http.retry import RetryPolicy
+from tests.support.interrupting import interrupt
 from tests.support.sockets.blob_answers import (
     asked,
     asked_refs,
@@ -320,10 +319,8 @@ def half(then):
     return step
 
 
+@pytest.mark.usefixtures("repeated_interrupts")
 def test_an_interrupt_leaves_no_temporary_file(tmp_path):
-    def interrupt() -> None:
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
     with scripted(half(interrupt), read_timeout=60.0) as (fetch, _):
         with pytest.raises(KeyboardInterrupt):
             save(fetch, [7, 15], tmp_path)

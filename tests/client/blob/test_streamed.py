@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import signal
-import threading
 from unittest import mock
 
 import pytest
@@ -27,6 +25,7 @@ from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
+from tests.support.interrupting import interrupt
 from tests.support.sockets.blob_answers import (
     asked,
     asked_refs,
@@ -283,11 +282,12 @@ def test_cancelling_wakes_whoever_waits_for_a_blob(workers):
             drain()
 
 
+@pytest.mark.usefixtures("repeated_interrupts")
 def test_after_an_interrupt_a_blob_gives_nothing_more():
-    def interrupt(line, seen) -> None:
+    def interrupt_there(line, seen) -> None:
         body = body_of([reference(4), reference(LARGE)])
         line.send(line.headline(**{"Content-Length": str(len(body))}) + body[:100_000])
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        interrupt()
         assert line.wait_closed()
 
     def drain() -> None:
@@ -296,7 +296,7 @@ def test_after_an_interrupt_a_blob_gives_nothing_more():
             blob.read()
 
     kept = []
-    with two_large(interrupt, client={"read_timeout": 60.0}) as (blobs, _):
+    with two_large(interrupt_there, client={"read_timeout": 60.0}) as (blobs, _):
         with pytest.raises(KeyboardInterrupt):
             drain()
         for blob in kept:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import signal
 import threading
 from pathlib import Path
 
@@ -22,10 +21,13 @@ from odps_nb.client.write.session import open_write_session
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.calls import GetReadSession
 from odps_nb.wire.control import InstanceStatus, SubmittedInstance
+from tests.support.interrupting import interrupt
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.ledger import Ledger
 from tests.support.sockets.scripted import SCHEMA, TABLE, Service, give, ipc, numbers, raw
 from tests.support.threads import running
+
+pytestmark = pytest.mark.usefixtures("repeated_interrupts")
 
 SESSION = ReadSession(table=TABLE, session_id="s", schema=SCHEMA, splits=plan_ranges(100, 4))
 SPEC = PartitionSpec.of("ds=x")
@@ -52,7 +54,7 @@ class Interrupter:
             line.send(line.headline(**{"Content-Length": "99999"}) + self._head)
         if not self._struck:
             self._struck = True
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            interrupt()
         if line.wait_closed(20):  # a third of the time after which the read would give up
             self.left.release()
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.explored import cell, change_theme, column_of, explorer
+from tests.support.explored import cell, change_theme, chart_tips, column_of, draw_chart, explorer
 from tests.support.lab import close_notebook, load, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
@@ -29,29 +29,14 @@ def page(lab_page, jupyter):
     return lab_page
 
 
-def draw(view, **choices):
-    """Choose in the panel, draw, and return the line below the choices."""
-    panel = view.locator(".odps-x-charts")
-    if panel.is_hidden():
-        view.get_by_role("button", name="Chart", exact=True).click()
-    for name, value in choices.items():
-        panel.get_by_label(name, exact=True).select_option(value)
-    panel.get_by_role("button", name="Draw").click()
-
-
-def tips(view):
-    """Return the values that the marks of a chart show under the mouse."""
-    return view.locator(".odps-x-chart rect > title").all_text_contents()
-
-
 def test_the_panel_draws_what_the_service_counts(page, odps):
     view = explorer(page, EXPLORER)
-    draw(view, x="status")
+    draw_chart(view, x="status")
     note = view.locator(".odps-x-charts > .odps-x-muted")
     expect(note).to_have_text("local.orders: rows by status · all rows")
     query = "select status, count(*) n from orders where ds = '2024-01-02' group by status"
     wanted = odps.sql(query).to_pandas()
-    assert sorted(tips(view)) == sorted(
+    assert sorted(chart_tips(view)) == sorted(
         f"status: {row.status}\nrows: {row.n:,}" for row in wanted.itertuples()
     )
 
@@ -60,10 +45,10 @@ def test_a_filter_of_the_explorer_holds_for_its_chart(page):
     view = explorer(page, EXPLORER)
     cell(view, -1, column_of(view, "status")).locator("g").nth(0).click()
     expect(view.locator(".odps-x-chip")).to_have_count(1)
-    draw(view, x="status")
+    draw_chart(view, x="status")
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("that match the filter")
     expect(view.locator(".odps-x-chart rect")).to_have_count(1)
-    view.locator(".odps-x-chip").click()
+    view.get_by_label("remove the filter").click()
     expect(view.locator(".odps-x-chip")).to_have_count(0)
 
 
@@ -94,17 +79,18 @@ def test_the_keyboard_alone_draws(page):
 
 def test_what_cannot_be_drawn_is_said_and_the_chart_stays(page):
     view = explorer(page, EXPLORER)
-    draw(view, x="status", kind="scatter")
+    draw_chart(view, x="status", kind="scatter")
     expect(view.locator(".odps-x-problem")).to_contain_text("needs a column of numbers")
     expect(view.locator(".odps-x-chart svg")).to_have_count(1)
-    draw(view, x="status", kind="automatic")
+    draw_chart(view, x="status", kind="automatic")
     expect(view.locator(".odps-x-charts > .odps-x-muted")).to_contain_text("rows by status")
 
 
 def test_a_chart_from_code_has_tooltips_and_code_to_copy(page):
     view = explorer(page, CHART)
     assert any(
-        re.match(r"status: shipped\nsum of amount: [\d,.]+\nrows: ", one) for one in tips(view)
+        re.match(r"status: shipped\nsum of amount: [\d,.]+\nrows: ", one)
+        for one in chart_tips(view)
     )
     view.get_by_role("button", name="Copy code").click()
     expect(view.get_by_role("button", name="Copied")).to_be_visible()

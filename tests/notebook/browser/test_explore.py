@@ -93,20 +93,23 @@ def test_pages_turn_forwards_backwards_and_to_any_row(page, odps):
     assert int(shown) == batch.column(0)[wanted].as_py()
 
 
-def test_a_bar_filters_and_its_chip_takes_the_filter_away(page):
+def test_a_bar_filters_and_its_chip_takes_the_filter_away(page, odps):
     view = explorer(page, ORDERS)
     n = column_of(view, "status")
     cell(view, -1, n).locator("g").nth(1).click()
     expect(view.locator(".odps-x-chip")).to_have_count(1)
     condition = view.locator(".odps-x-chip bdi").inner_text()
-    wanted = re.fullmatch(r"status = '(\w+)'", condition)[1]
+    wanted = re.fullmatch(r"status is (\w+)", condition)[1]
     texts = [cell(view, row, n).inner_text() for row in (0, 50, 99)]
     assert texts == [wanted] * 3
     assert f"status = '{wanted}'" in view.locator("code").inner_text()
-    expect(status(view)).to_have_text("rows 1–100 · more may follow")
+    query = f"select count(*) as n from orders where status = '{wanted}'"
+    total = f"{odps.sql(query).to_pandas()['n'][0]:,}"
+    expect(status(view)).to_have_text(f"rows 1–100 of {total}")
+    expect(view.locator(".odps-x-bar b + span")).to_contain_text(f"{total} of 2,048,000 rows")
     view.get_by_label("next page").click()
-    expect(status(view)).to_have_text("rows 101–200 · more may follow")
-    view.locator(".odps-x-chip").click()
+    expect(status(view)).to_have_text(f"rows 101–200 of {total}")
+    view.get_by_label("remove the filter").click()
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
     assert view.locator("code").inner_text() == "odps.table('orders').read()"
 
@@ -136,7 +139,50 @@ def test_a_search_finds_text_and_its_chip_ends_it(page):
     box.press("Enter")
     expect(status(view)).to_have_text("rows 1–1 of 1")
     assert "mandelbrot.png" in cell(view, 0, 1).inner_text()
-    view.locator(".odps-x-chip").click()
+    view.get_by_label("remove the filter").click()
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
+def test_a_filter_is_built_edited_and_removed_by_the_keyboard(page):
+    view = explorer(page, MEDIA)
+    button = view.get_by_role("button", name="Filter", exact=True)
+    button.press("Enter")
+    form = view.get_by_role("form", name="filter")
+    expect(form.get_by_label("column")).to_be_focused()
+    page.keyboard.press("Home")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    expect(form.get_by_label("from")).to_be_focused()
+    page.keyboard.type("12x")
+    page.keyboard.press("Enter")
+    expect(view.locator(".odps-x-problem")).to_contain_text("'12x' is not a whole number")
+    form.get_by_label("from").fill("10")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.type("14")
+    page.keyboard.press("Enter")
+    expect(view.locator(".odps-x-chip bdi")).to_have_text("id 10–14")
+    expect(button).to_be_focused()
+    expect(status(view)).to_have_text("rows 1–5 of 5")
+    expect(view.locator(".odps-x-bar b + span")).to_contain_text("5 of 48 rows")
+    expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 5 rows")
+    view.get_by_role("button", name="id 10–14", exact=True).press("Enter")
+    expect(form.get_by_label("from")).to_have_value("10")
+    form.get_by_label("to", exact=True).fill("11")
+    page.keyboard.press("Enter")
+    expect(status(view)).to_have_text("rows 1–2 of 2")
+    view.get_by_role("button", name="id 10–11", exact=True).press("Delete")
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+    expect(button).to_be_focused()
+    expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 48 rows")
+
+
+def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
+    view = explorer(page, MEDIA)
+    cell(view, -1, 2).locator("g").first.click(modifiers=["Shift"])
+    expect(view.locator(".odps-x-chip bdi")).to_contain_text("declared is not")
+    expect(status(view)).to_have_text("rows 1–41 of 41")
+    view.get_by_label("remove the filter").click()
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 

@@ -131,8 +131,11 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
         page = view(script)
         kinds = {"number": False, "blob": False, "nested": False}
         named = {"name": text, "type": text, "comment": text, **kinds}
+        named |= {"conditions": ["range", "values", "null", text], "input": text}
         columns = [named, {**named, "blob": True}]
-        tell(page, kind="table", title=text, rows=2, all_columns=2, page_rows=100, columns=columns)
+        chip = {"text": text, "where": text}
+        edit = {"column": 0, "op": "values", "values": [text, text], "exclude": True}
+        tell(page, kind="table", title=text, all_columns=2, page_rows=100, columns=columns)
         tell(
             page,
             [[text, [text]], ["reference", None]],
@@ -140,7 +143,9 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             start=0,
             count=2,
             total=2,
-            conditions=[text],
+            rows=text,
+            profiled=False,
+            conditions=[{**chip, "edit": edit}, {**chip, "edit": None}],
             search=text,
             searched=2,
             order=[[0, True]],
@@ -156,9 +161,10 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             "least": text,
             "greatest": text,
             "is_range": True,
-            "bars": [[text, 1], [text, 1]],
+            "bars": [[text, 1, None], [text, 1, 0.5]],
         }
         tell(page, kind="profile", label=text, whole=False, columns=[described, described])
+        tell(page, kind="count", total=2, rows=text, why=text)
         tell(page, kind="blobs", start=0, cells=[[0, 1, text, text]])
         page.evaluate(CLICK)
         tell(page, kind="cell", row=0, column=0, text=text, cut=True, src=text)

@@ -16,6 +16,8 @@ from playwright.sync_api import Page, expect
 from tests.support.explored import (
     cancel_a_profile,
     cell,
+    chart_tips,
+    draw_chart,
     explorer,
     status,
     use_the_keyboard,
@@ -81,7 +83,7 @@ def test_a_bar_filters_and_a_header_sorts(page: Page) -> None:
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click()
     condition = view.locator(".odps-x-chip bdi").inner_text()
-    wanted = re.fullmatch(r"declared = '(.+)'", condition)[1]
+    wanted = re.fullmatch(r"declared is (.+)", condition)[1]
     expect(status(view)).to_have_text("rows 1–7 of 7")
     assert [cell(view, row, 2).inner_text() for row in range(7)] == [wanted] * 7
     view.locator("th").nth(1).click()
@@ -99,6 +101,15 @@ def test_a_profile_of_all_rows_can_be_cancelled(page: Page) -> None:
 
 def test_the_keyboard_alone_moves_turns_filters_and_opens(page: Page) -> None:
     use_the_keyboard(page, explorer(page, ORDERS))
+
+
+def test_a_chart_is_drawn_from_its_panel(page: Page) -> None:
+    view = explorer(page, ORDERS)
+    draw_chart(view, x="status", color="ds")
+    note = view.locator(".odps-x-charts > .odps-x-muted")
+    expect(note).to_have_text("local.orders: rows by status, by ds · all rows")
+    rows = sum(int(tip.rpartition(" ")[2].replace(",", "")) for tip in chart_tips(view))
+    assert rows == 2_048_000
 
 
 def test_the_sidebar_shows_tables(page: Page) -> None:

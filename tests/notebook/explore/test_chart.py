@@ -12,7 +12,7 @@ import pytest
 
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, CancelledError
-from odps_nb.notebook.explore import static
+from odps_nb.notebook.explore import chart_figures, static
 from odps_nb.notebook.explore.chart_axis import tick_labels, ticks
 from odps_nb.notebook.explore.chart_choice import AGGREGATES, KINDS, choose
 from odps_nb.notebook.explore.chart_figures import FigureQuery
@@ -121,6 +121,58 @@ def test_the_shortest_step_with_few_groups_is_chosen(table):
     assert "'hour'" in table.chart("at", kind="line").sql  # 400 hours
     assert "'day'" in table.chart("at", kind="bar").sql
     assert "'week'" in table.chart("sent", kind="bar").sql
+
+
+@pytest.mark.parametrize(
+    ("step", "days", "gaps"),
+    [
+        ("day", [0, 1, 4], ["2024-02-01", "2024-02-02"]),
+        ("week", [0, 21], ["2024-02-05", "2024-02-12"]),
+        ("month", [0, 92], ["2024-02", "2024-03", "2024-04"]),
+        ("year", [0, 366 + 365], ["2025"]),
+    ],
+)
+@pytest.mark.parametrize("type_name", ["date", "datetime"])
+def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps):
+    begin = datetime.datetime(2024, 1, 30, 12, tzinfo=datetime.UTC)
+    times = [begin + datetime.timedelta(days=n) for n in days]
+    values = [one.date() for one in times] if type_name == "date" else times
+    table = odps.create_table(new_name("gaps"), f"at {type_name}")
+    table.write(pa.table({"at": values}))
+    chart = table.chart("at", step=step, kind="line")
+    have = chart.to_pandas()["at"].tolist()
+    assert len(have) == len(days)
+    assert list(chart._figures.groups) == sorted([*have, *gaps])
+    assert chart.to_svg().count('fill="none"') == 2  # the line is interrupted once
+    assert chart.note == "all rows"
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", None])
+def test_hours_of_a_clock_change_are_steps(zone):
+    begin = pd.Timestamp("2024-10-27 00:00", tz="UTC")
+    times = pd.DatetimeIndex([begin, begin + pd.Timedelta(hours=4)]).tz_convert(zone)
+    every = chart_figures._every_step(pa.array(times), "hour")
+    assert every.to_pandas().diff().dropna().unique().tolist() == [pd.Timedelta(hours=1)]
+    assert len(every) == 5
+
+
+def test_steps_without_rows_far_apart_are_left_out_and_the_note_says_so(odps, new_name):
+    table = odps.create_table(new_name("far"), "day date")
+    days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2), datetime.date(9999, 1, 1)]
+    table.write(pa.table({"day": days}))
+    chart = table.chart("day", step="day")
+    assert len(chart._figures.groups) == 3
+    assert chart.note == "all rows; each day without rows is left out"
+    odps.drop_table(table.name)
+
+
+def test_steps_end_with_the_calendar(odps, new_name):
+    table = odps.create_table(new_name("last"), "day date")
+    days = [datetime.date(9998, 12, 31), datetime.date(9999, 12, 31)]
+    table.write(pa.table({"day": days}))
+    assert table.chart("day", step="year")._figures.groups == ("9998", "9999")
+    odps.drop_table(table.name)
 
 
 @pytest.mark.parametrize("column", ["price", "weight", "n"])

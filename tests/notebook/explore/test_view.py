@@ -16,7 +16,8 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore.explorer import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
-from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
+from odps_nb.notebook.explore.sampling import RandomParts
+from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
 
@@ -216,12 +217,14 @@ def test_a_condition_of_the_read_is_combined_with_those_of_the_view(odps, writte
     read = odps.table("explore_view").read(["id", "part"], where="id < 30 or id > 2990")
     view = RowView(rows_of(read))
     assert (view.total, view.all_rows) == (None, None)
+    assert view.describe().label == "all 39 rows"
+    assert (view.total, view.all_rows) == (39, 39)
     view.choose(Choice(conditions=("part = 'red'",)))
     assert all_ids(view) == [n for n in (*range(30), *range(2991, 3000)) if n % 3 == 0]
     assert "id < 30 or id > 2990) and (part = 'red'" in view.code
     profile = view.describe()
-    assert profile.columns[0].rows == 39
-    assert profile.label == "the first 39 rows"
+    assert profile.columns[0].rows == 13
+    assert profile.label == "all 13 rows"
 
 
 def test_a_name_that_sql_would_not_take_is_quoted():
@@ -316,14 +319,14 @@ def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moo
 
 
 def test_a_sample_is_random_without_overlap_and_repeatable():
-    found = sample_ranges(2_048_000, 64_000, seed=1)
-    assert found == sample_ranges(2_048_000, 64_000, seed=1)
-    assert found != sample_ranges(2_048_000, 64_000, seed=2)
+    found, again, other = (RandomParts(2_048_000, 64_000, seed).take(0) for seed in (1, 1, 2))
+    assert found == again
+    assert found != other
     assert sum(rows for _, rows in found) == 64_000
     ends = sorted((start, start + rows) for start, rows in found)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(ends))
     assert ends[-1][1] <= 2_048_000
-    whole = sample_ranges(1000, 64_000, seed=None)
+    whole = RandomParts(1000, 64_000, seed=None).take(0)
     assert sum(rows for _, rows in whole) == 1000
 
 
@@ -379,7 +382,7 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
     assert all_ids(view) == list(range(1, 2500, 3))
     view.choose(Choice(conditions=("part = 'green'",), order=(("id", True),)))
     assert ids(view.page(0))[:2] == [2497, 2494]
-    assert view.describe().columns[0].rows == 2500
+    assert view.describe().columns[0].rows == 833
 
 
 # -- stops --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 
 import pandas as pd
@@ -18,6 +17,7 @@ from odps_nb.errors import (
     NotFoundError,
     OdpsNbError,
 )
+from tests.support.interrupting import interrupt
 from tests.support.service.protected import NUMBERS, analyst_of, protected_service
 from tests.support.shell import run, usage_error
 
@@ -139,23 +139,20 @@ def test_a_background_read_gives_its_result_later(ip):
     assert handle.done()
 
 
+@pytest.mark.usefixtures("repeated_interrupts")
 def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, stalled):
     ip.magics_manager.registry["OdpsMagics"].context.use(moody_odps, owned=False)
-    main = threading.main_thread().ident
-    assert main is not None
     before = set(threading.enumerate())
 
     def interrupt_soon() -> None:
         operations = ip.magics_manager.registry["OdpsMagics"].operations
         while not any(one.tracker.snapshot().rows for one in operations.all()):
             threading.Event().wait(0.005)
-        signal.pthread_kill(main, signal.SIGINT)
+        interrupt()
 
     watcher = threading.Thread(target=interrupt_soon)
     watcher.start()
     with pytest.raises(CancelledError, match="was interrupted"):
-        # No nested columns: making their lists starts the garbage collector, whose callback of
-        # Hypothesis would receive the signal, and Python drops what is raised there.
         run(ip, "%odps read orders --all -c id,amount,status -o never")
     watcher.join()
     assert "never" not in ip.user_ns

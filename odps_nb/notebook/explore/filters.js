@@ -1,0 +1,172 @@
+// The filter builder of the explorer, and the chips of its filters. Python parses what is typed here
+// (typed.py) and builds the condition (conditions.py).
+
+const CONDITIONS = {
+  range: "is between",
+  values: "is one of",
+  contains: "contains (case-sensitive)",
+  starts: "starts with (case-sensitive)",
+  true: "is true",
+  false: "is false",
+  null: "is null",
+};
+
+// The form that builds one condition; `send` sends it, and `leave` moves the focus on.
+function filterForm(send, leave) {
+  const column = h("select", { "aria-label": "column" });
+  const kind = h("select", { "aria-label": "condition" });
+  const fields = h("span", { class: "odps-x-fields" });
+  const exclude = h("input", { type: "checkbox" });
+  const form = h(
+    "div",
+    { class: "odps-x-panel odps-x-filter", role: "form", "aria-label": "filter", hidden: true },
+    h("label", {}, "Show rows where ", column),
+    kind,
+    fields,
+    h("label", { title: "shows the other rows, also those with a null" }, exclude, " exclude them"),
+    h("button", { onclick: () => apply() }, "Apply"),
+    h("button", { onclick: () => close() }, "Cancel")
+  );
+  let columns = [];
+  let index = null; // of the condition that is edited
+  let sent = false;
+
+  const chosen = () => columns[column.value];
+  const inputs = () => [...fields.querySelectorAll(".odps-x-value")];
+
+  function setColumns(found) {
+    columns = found;
+    column.replaceChildren(...found.map((one, n) => h("option", { value: n }, one.name)));
+    form.hidden = true;
+  }
+
+  function offer(op) {
+    const { conditions } = chosen();
+    kind.replaceChildren(...conditions.map((one) => h("option", { value: one }, CONDITIONS[one])));
+    if (conditions.includes(op)) kind.value = op;
+  }
+
+  // A field for one value. A text may have several lines, and a time more digits than a picker has.
+  function field(label, value) {
+    const type = chosen().input;
+    if (type === "text") {
+      const area = h("textarea", { rows: 1, class: "odps-x-value", "aria-label": label });
+      area.value = value;
+      return area;
+    }
+    const made = h("input", { class: "odps-x-value", "aria-label": label });
+    if (type === "number") made.inputMode = "decimal";
+    else [made.type, made.step] = [type, type === "date" ? "" : "1"];
+    made.value = value;
+    if (value && !made.value) [made.type, made.value] = ["text", value];
+    return made;
+  }
+
+  function fill(values = [], below = false) {
+    const op = kind.value;
+    if (op === "range") {
+      const upper = h("select", { "aria-label": "upper end" });
+      upper.append(h("option", { value: "" }, "to"), h("option", { value: "below" }, "to below"));
+      upper.value = below ? "below" : "";
+      const [low, high] = [field("from", values[0] || ""), field("to", values[1] || "")];
+      fields.replaceChildren("from ", low, " ", upper, " ", high);
+    } else if (op === "values") {
+      const more = h("button", { onclick: () => add("").focus() }, "+ value");
+      fields.replaceChildren(more);
+      const add = (value) => {
+        const made = field("value", value);
+        const drop = () => (made.remove(), less.remove(), more.focus());
+        const less = h("button", { "aria-label": "remove the value", onclick: drop }, "×");
+        more.before(made, less);
+        return made;
+      };
+      for (const value of values.length ? values : [""]) add(value);
+    } else if (op === "contains" || op === "starts") {
+      fields.replaceChildren(field("text", values[0] || ""));
+    } else fields.replaceChildren();
+  }
+
+  function open(n, edited = null, at = null) {
+    form.hidden = false;
+    index = at;
+    sent = false;
+    column.value = String(n);
+    offer(edited ? edited.op : "");
+    exclude.checked = Boolean(edited && edited.exclude);
+    fill(edited ? edited.values : [], Boolean(edited && edited.below));
+    (edited ? inputs()[0] || kind : column).focus();
+  }
+
+  function close() {
+    if (form.hidden) return;
+    form.hidden = true;
+    leave();
+  }
+
+  function apply() {
+    const op = kind.value;
+    const values = inputs().map((one) => one.value);
+    const typed = op === "values" && chosen().input !== "text" ? values.filter(Boolean) : values;
+    const upper = fields.querySelector("select");
+    sent = true;
+    send({
+      do: "filter",
+      column: Number(column.value),
+      op,
+      values: typed,
+      exclude: exclude.checked,
+      below: Boolean(upper && upper.value),
+      index,
+    });
+  }
+
+  column.addEventListener("change", () => (offer(kind.value), fill()));
+  kind.addEventListener("change", () => fill());
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close();
+    if (event.key !== "Enter" || event.shiftKey || !event.target.matches(".odps-x-value")) return;
+    event.preventDefault(); // Shift+Enter begins another line of a text
+    apply();
+  });
+  // A condition that Python refuses stays open to be corrected.
+  const failed = () => (sent = false);
+  const applied = () => sent && close();
+  return { form, setColumns, open, applied, failed };
+}
+
+// The chips of the filters: a click edits one, × or the Delete key removes it.
+function filterChips(edit, remove) {
+  const box = h("div", { class: "odps-x-chips", role: "group", "aria-label": "filters" });
+
+  const buttons = () => [...box.querySelectorAll("button:enabled")];
+
+  function chip(text, title, onEdit, onRemove) {
+    const name = h("bdi", {}, text);
+    return h(
+      "span",
+      {
+        class: "odps-x-chip",
+        onkeydown: (event) => {
+          if (event.key === "Delete") onRemove();
+        },
+      },
+      h("button", { title, disabled: !onEdit, onclick: onEdit }, name),
+      h("button", { "aria-label": `remove the filter ${text}`, onclick: onRemove }, "×")
+    );
+  }
+
+  // Shows the chips; returns whether the focused one was the last.
+  function show(conditions, search, endSearch) {
+    const at = buttons().indexOf(document.activeElement);
+    const made = conditions.map(({ text, where, edit: edited }, n) =>
+      chip(text, where, edited && (() => edit(edited, n)), () => remove(n))
+    );
+    if (search) made.push(chip(`search: ${search}`, "", null, endSearch));
+    box.replaceChildren(...made);
+    const next = buttons()[Math.min(at, buttons().length - 1)];
+    if (next) next.focus();
+    return at >= 0 && !next;
+  }
+
+  return { box, show };
+}

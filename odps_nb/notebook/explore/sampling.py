@@ -1,0 +1,195 @@
+"""Draws random rows for a profile from all rows that match a filter, within bounds."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from odps_nb.access.looking.browsing import ReadRange, Rows
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.parallel.fan_out import Job, fan_out
+from odps_nb.errors import CancelledError
+
+SAMPLE_RANGES = 64
+SAMPLE_BYTES = 16 * 2**20
+SAMPLE_SECONDS = 5.0
+"""Maximum seconds to search for matching rows to profile."""
+SAMPLERS = 8
+
+
+@dataclass(slots=True)
+class Sample:
+    """Rows drawn for a profile; ``is_all`` if no other rows match, ``is_random`` if not the first.
+
+    ``most`` bounds the number of rows, and `SAMPLE_BYTES` their size.
+    """
+
+    most: int
+    is_random: bool = True
+    is_all: bool = False
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    _bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further rows are taken."""
+        return self.rows >= self.most or self._bytes > SAMPLE_BYTES
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Take the rows of a batch; return whether all of them fit."""
+        if not batch.num_rows:
+            return True
+        if self.is_full:
+            return False
+        part = batch.slice(0, self.most - self.rows)
+        self.batches.append(part)
+        self.rows += part.num_rows
+        self._bytes += int(part.nbytes)
+        return bool(part.num_rows == batch.num_rows)
+
+
+def draw_sample(
+    rows: Rows,
+    where: str | None,
+    most: int,
+    seed: int | None,
+    cancel: CancelToken,
+    *,
+    matching: Callable[[], int | None] = lambda: None,
+) -> Sample:
+    """Draw at most ``most`` of the rows that match a condition, spread over all of them.
+
+    With few matching rows, a search ends after `SAMPLE_SECONDS`. Rows without numbers, such as
+    those of a read with a filter and a limit, can only be taken from the start. ``matching``
+    returns the number of matching rows, if known: a few are all read, from the start, where the
+    service skips the most rows.
+    """
+
+    def are_few() -> bool:
+        return where is not None and (known := matching()) is not None and known <= most
+
+    numbered, were_few = rows.ranges(where), are_few()
+    if numbered is None or were_few:
+        first = _first_rows(rows, where, most, cancel)
+        if numbered is None or first.is_all:
+            return first
+    sample = Sample(most)
+    is_filtered = where is not None or rows.row_count is None
+    with _bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
+        sample.is_all = _take_ranges(sample, *numbered, seed, token)
+    if not sample.is_all and not were_few and are_few():  # they were counted meanwhile
+        first = _first_rows(rows, where, most, cancel)
+        return first if first.is_all else sample
+    return sample
+
+
+def _take_ranges(
+    sample: Sample, total: int, read: ReadRange, seed: int | None, token: CancelToken
+) -> bool:
+    parts = RandomParts(total, sample.most, seed)
+    while ranges := parts.take(sample.rows):
+        if sample.is_full:
+            return False
+        jobs: Iterator[Job[pa.RecordBatch]] = (
+            partial(read, start, count) for start, count in ranges
+        )
+        batches = fan_out(
+            jobs,
+            size=lambda batch: int(batch.nbytes),
+            workers=SAMPLERS,
+            max_bytes=SAMPLE_BYTES,
+            cancel=token,
+        )
+        with closing(batches):
+            for batch in batches:
+                token.check()
+                if not sample.add(batch):
+                    return False
+        token.check()
+    return True
+
+
+def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> Sample:
+    sample = Sample(most, is_random=False)
+    with _bounded(SAMPLE_SECONDS, cancel) as token:
+        token.watch(rows)
+        with closing(rows.found(where)) as placed:
+            for _, batch in placed:
+                token.check()
+                if not sample.add(batch):
+                    return sample
+        token.check()
+        sample.is_all = True
+    return sample
+
+
+@contextmanager
+def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
+    """Return a token that ends the block after ``seconds``."""
+    token = CancelToken(parent=cancel)
+    timer = None if seconds is None else threading.Timer(seconds, token.cancel)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield token
+    except CancelledError:
+        cancel.check()  # raises if the caller cancelled; otherwise the time is up
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+class RandomParts:
+    """Takes disjoint ranges of all rows in rounds, each of which reads from every part of them.
+
+    So the rows of a few rounds are spread over the table, however many there are. The first round
+    has about ``sample`` rows. If these are not enough because of a filter, the next one has as many
+    as the share of matching rows lets expect, in random order.
+    """
+
+    def __init__(self, total: int, sample: int, seed: int | None) -> None:
+        self._random, self._sample = random.Random(seed), sample
+        count = SAMPLE_RANGES if total <= sample else min(SAMPLE_RANGES, max(1, sample // 500))
+        bounds = [total * n // count for n in range(count + 1)]
+        self._step = max(1, -(-total // count) if total <= sample else sample // count)
+        self._least = max(1, self._step // 8)
+        self._parts = [
+            (low, high, self._random.randrange(low, max(low, high - self._step) + 1))
+            for low, high in itertools.pairwise(bounds)
+        ]
+        self._most = max(high - low for low, high, _ in self._parts)
+        self._done = 0
+
+    def take(self, found: int) -> list[tuple[int, int]]:
+        """Return the next ranges ``(start, rows)``, or none; ``found`` rows match so far."""
+        if self._done:
+            wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
+            self._step = max(self._least, min(self._most, int(wanted)))
+        ranges = [
+            one for part in self._parts for one in _next_ranges(*part, self._done, self._step)
+        ]
+        self._done += self._step
+        self._random.shuffle(ranges)
+        return ranges
+
+
+def _next_ranges(
+    low: int, high: int, first: int, done: int, step: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the next rows of a part, which is read from ``first`` on and then from its start."""
+    count = min(step, high - low - done)
+    start = first + done if first + done < high else first + done - (high - low)
+    behind = max(0, start + count - high)  # rows to read from the start of the part
+    if count > behind:
+        yield start, count - behind
+    if behind > 0:
+        yield low, behind

@@ -1,0 +1,521 @@
+"""Filters of a `RowView`: which rows they select, how many, and the profile of those rows."""
+
+import datetime
+import itertools
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.conditions import operations, typed_condition, typed_texts
+from odps_nb.notebook.explore.sampling import RandomParts
+from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.messages import Browser
+from tests.support.service.connecting import connected
+
+ROWS = 3000
+HOSTILE = [
+    *("it's", 'a "b"', "100%", "a_b", "axb", "c:\\d", "\\", "%", "", "two\nlines", "ünï"),
+    *("' or 1=1 --", "`id`", "\\'", "%\\%", "CHR(39)", ":v", "{id}"),
+]
+TYPES = {
+    "id": "bigint",
+    "small": "tinyint",
+    "share": "double",
+    "ratio": "float",
+    "amount": "decimal(18,2)",
+    "day": "date",
+    "seen": "datetime",
+    "clock": "timestamp_ntz",
+    "word": "string",
+    "name": "varchar(20)",
+    "code": "char(9)",
+    "flag": "boolean",
+    "tags": "array<string>",
+}
+
+
+def _with_nulls(values, step):
+    return [None if n % step == 0 else value for n, value in enumerate(values)]
+
+
+@pytest.fixture(scope="module")
+def frame(odps):
+    """The rows of a table in pandas, by which each filter is checked."""
+    first = datetime.datetime(2024, 3, 30, 20)
+    times = [first + datetime.timedelta(minutes=n) for n in range(ROWS)]
+    texts = [HOSTILE[n % len(HOSTILE)] for n in range(ROWS)]
+    codes = _with_nulls([f"c{n % 9}" for n in range(ROWS)], 10)
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "small": pa.array(_with_nulls([n % 100 - 50 for n in range(ROWS)], 7), pa.int8()),
+            "share": pa.array(_with_nulls([n / 8 for n in range(ROWS)], 6)),
+            "ratio": pa.array([n % 11 / 10 for n in range(ROWS)], pa.float32()),
+            "amount": pa.array(
+                _with_nulls([Decimal(n).scaleb(-2) for n in range(ROWS)], 5), pa.decimal128(18, 2)
+            ),
+            "day": pa.array(_with_nulls([one.date() for one in times], 4)),
+            "seen": pa.array(_with_nulls(times, 9), pa.timestamp("us")),
+            "clock": pa.array(times, pa.timestamp("us")),
+            "word": pa.array(_with_nulls(texts, 13)),
+            "name": pa.array(_with_nulls([f"n_{n % 40}" for n in range(ROWS)], 3)),
+            "code": pa.array(codes),
+            "flag": pa.array(_with_nulls([n % 5 == 1 for n in range(ROWS)], 8)),
+            "tags": pa.array(_with_nulls([["a", str(n)] for n in range(ROWS)], 2)),
+        }
+    )
+    columns = ", ".join(f"{name} {type_}" for name, type_ in TYPES.items())
+    table = odps.create_table("explore_filters", columns)
+    table.write(rows)
+    yield rows.to_pandas()
+    odps.drop_table("explore_filters")
+
+
+@pytest.fixture
+def view(odps, frame):
+    view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
+    yield view
+    view.close()
+
+
+def found_ids(view):
+    """Every row of the choice, page by page."""
+    found = []
+    for start in itertools.count(0, view.page_rows):
+        page = view.page(start)
+        if page.start < start:
+            return found
+        found += map(int, page.columns[0])
+
+
+# -- which rows ----------------------------------------------------------------------------------
+
+MIDDLE = datetime.datetime(2024, 3, 31, 12)
+CHOSEN = [
+    ("id", {"low": 1000}, lambda v: v >= 1000),
+    ("id", {"low": 10, "high": 2000}, lambda v: 10 <= v <= 2000),
+    ("id", {"values": [3, 5, 10**6]}, lambda v: v in (3, 5)),
+    ("small", {"high": -20}, lambda v: v <= -20),
+    ("share", {"low": 0.5, "high": 100.25}, lambda v: 0.5 <= v <= 100.25),
+    ("ratio", {"values": [0.3, 0.7]}, lambda v: round(v, 3) in (0.3, 0.7)),
+    ("amount", {"low": Decimal("2.5"), "high": 20}, lambda v: Decimal("2.5") <= v <= 20),
+    ("day", {"low": MIDDLE.date()}, lambda v: v >= MIDDLE.date()),
+    ("seen", {"high": MIDDLE}, lambda v: v <= MIDDLE),
+    ("clock", {"low": MIDDLE}, lambda v: v >= MIDDLE),
+    ("name", {"starts": "n_3"}, lambda v: v.startswith("n_3")),
+    ("name", {"contains": "_1"}, lambda v: "_1" in v),
+    ("code", {"values": ["c1", "c8"]}, lambda v: v in ("c1", "c8")),
+    ("tags", {"null": True}, None),
+    ("word", {"null": True}, None),
+]
+
+
+def matches(column, rule):
+    """Say for each value of a column whether it follows a rule; ``None``: whether it is null."""
+    nulls = column.isna()
+    return nulls if rule is None else ~nulls & column.map(rule, na_action="ignore").eq(other=True)
+
+
+@pytest.mark.parametrize(("column", "given", "rule"), CHOSEN, ids=str)
+def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, rule):
+    wanted = matches(frame[column], rule)
+    assert 0 < wanted.sum() < ROWS
+    view.filter(column, **given)
+    assert found_ids(view) == frame["id"][wanted].tolist(), view.where
+    view.choose(Choice())
+    view.filter(column, **given, exclude=True)
+    assert found_ids(view) == frame["id"][~wanted].tolist(), view.where
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
+    given = {"values": ([text], lambda v: v == text)}
+    if text:
+        given["contains"] = text, lambda v: text in v
+        given["starts"] = text, lambda v: v.startswith(text)
+    for name, (value, rule) in given.items():
+        view.choose(Choice())
+        view.filter("word", **{name: value})
+        assert found_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
+
+
+def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
+    view.filter("small", low=0)
+    view.filter("code", values=["c1", "c2"], exclude=True)
+    wanted = frame[(frame["small"] >= 0) & ~frame["code"].isin(["c1", "c2"])]["id"].tolist()
+    assert found_ids(view) == wanted
+    view.choose(replace(view.choice, order=(("id", True),)))
+    assert found_ids(view) == wanted[::-1]
+    assert view.matching == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "reason"),
+    [
+        ("id", {}, "give one"),
+        ("id", {"low": 1, "values": [2]}, "give one"),
+        ("id", {"low": 2, "high": 1}, "2 is greater than 1"),
+        ("id", {"contains": "1"}, "no condition 'contains'"),
+        ("tags", {"values": ["a"]}, "no condition 'values'"),
+        ("word", {"contains": ""}, "enter the text"),
+        ("nothing", {"null": True}, "no column 'nothing'"),
+    ],
+    ids=str,
+)
+def test_a_filter_without_sense_is_refused_and_the_view_stays(view, column, given, reason):
+    with pytest.raises(ArgumentError, match=reason):
+        view.filter(column, **given)
+    assert view.choice == Choice()
+
+
+# -- what the user types -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("id", "12x"),
+        ("id", "1.5"),
+        ("id", "1,2,3"),
+        ("share", "nan"),
+        ("share", "1e999"),
+        ("share", "1_0"),
+        ("amount", "12,5"),
+        ("day", "31.1.2024"),
+        ("seen", "yesterday"),
+        ("seen", "2024-01-01 00:00:00.1234567"),
+        ("clock", "2024-01-01T00:00+01:00"),
+        ("id", ""),
+    ],
+)
+def test_what_is_not_of_the_type_is_refused_with_an_example(view, column, text):
+    of = next(one for one in view.columns if one.name == column)
+    with pytest.raises(ArgumentError, match="needs a value such as") as raised:
+        typed_condition(of, "values", [text])
+    assert repr(text) in str(raised.value)
+
+
+def test_numbers_may_be_typed_with_separators(view):
+    column = view.columns[0]
+    made = typed_condition(column, "range", [" 1,000,000 ", ""])
+    assert (made.where, made.text) == ("id >= 1000000", "id ≥ 1,000,000")
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Asia/Shanghai"])
+def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(service, frame, zone):
+    """The table has times around the hour that does not exist in Berlin."""
+    with connected(service, timezone=zone) as odps:
+        view = RowView(rows_of(odps.table("explore_filters").read()), seed=1)
+        edited = 0
+        for n, column in enumerate(view.describe().columns):
+            for bar, exclude in itertools.product(range(len(column.bars)), (False, True)):
+                (made,) = view.bar(n, bar, exclude=exclude).conditions
+                texts = typed_texts(made, view.timezone)
+                again = typed_condition(
+                    view.columns[n],
+                    made.op,
+                    texts,
+                    exclude=made.exclude,
+                    below=made.below,
+                    timezone=view.timezone,
+                )
+                assert again.where == made.where
+                edited += 1
+        assert edited > 200
+        view.close()
+
+
+def test_an_hour_that_occurs_twice_stays_the_one_that_was_meant(service, frame):
+    with connected(service, timezone="Europe/Berlin") as odps:
+        view = RowView(rows_of(odps.table("explore_filters").read()))
+        column = next(one for one in view.columns if one.name == "seen")
+        later = datetime.datetime(2024, 10, 27, 1, 30, tzinfo=datetime.UTC)
+        for moment in (later - datetime.timedelta(hours=1), later):
+            view.choose(Choice())
+            view.filter("seen", high=moment)
+            (made,) = view.choice.conditions
+            texts = typed_texts(made, view.timezone)
+            again = typed_condition(column, "range", texts, timezone=view.timezone)
+            assert again.where == made.where
+        view.close()
+
+
+def test_a_chip_is_read_by_people(view):
+    said = []
+    for column, given in (
+        ("amount", {"low": Decimal("2000.00"), "high": 2200}),
+        ("amount", {"low": -5, "high": Decimal("0.5")}),
+        ("code", {"values": ["paid", "shipped"]}),
+        ("code", {"values": list("abcdef"), "exclude": True}),
+        ("word", {"values": [""]}),
+        ("word", {"contains": "x", "exclude": True}),
+        ("day", {"low": datetime.date(2024, 1, 1), "high": datetime.date(2024, 1, 7)}),
+        ("seen", {"high": MIDDLE}),
+        ("word", {"null": True, "exclude": True}),
+    ):
+        view.choose(Choice())
+        view.filter(column, **given)
+        said += [one.text for one in view.choice.conditions]
+    assert said == [
+        "amount 2,000–2,200",
+        "amount -5 to 0.5",
+        "code is paid or shipped",
+        "code is not a, b, c or 3 more",
+        "word is (empty)",
+        "word does not contain “x”",
+        "day 2024-01-01 to 2024-01-07",
+        "seen ≤ 2024-03-31 12:00:00",
+        "word is not null",
+    ]
+
+
+def test_only_what_a_type_can_be_compared_by_is_offered(odps):
+    view = RowView(rows_of(odps.table("types_all").read()))
+    for column in view.columns:
+        for op in operations(column):
+            if op in ("null", "true", "false"):
+                view.choose(Choice(conditions=(typed_condition(column, op, ()),)))
+                assert view.page(0).start == 0
+    nested = [operations(one) for one in view.columns if one.type.__class__.__name__ == "ArrayType"]
+    assert nested
+    assert set(nested) == {("null",)}
+
+
+def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame):
+    n = list(TYPES).index("code")
+    bars = view.describe().columns[n].bars
+    for bar in (0, 2):
+        view.choose(view.bar(n, bar, label=bars[bar].label, exclude=True))
+    view.describe()
+    (made,) = view.choice.conditions
+    assert made.text == f"code is not {bars[0].value} or {bars[2].value}"
+    wanted = ~frame["code"].isin([bars[0].value, bars[2].value])
+    assert found_ids(view) == frame["id"][wanted].tolist()
+    view.choose(view.bar(n, 1))  # a plain click takes the place of what was said of the column
+    assert len(view.choice.conditions) == 1
+    with pytest.raises(ArgumentError, match="profile has changed"):
+        view.bar(n, 1, label="another")
+
+
+# -- how many ------------------------------------------------------------------------------------
+
+
+def test_the_rows_that_match_are_counted_and_pages_know_of_it(view, frame):
+    view.filter("flag", null=True, exclude=True)
+    wanted = frame["id"][frame["flag"].notna()].tolist()
+    assert view.page(0).count == 100
+    assert (view.total, view.matching, view.at_least) == (None, None, 100)
+    assert exploring.page_message(view, view.page(0))["rows"] == "at least 100 of 3,000 rows"
+    assert view.count(2**40) == len(wanted)
+    assert (view.total, view.matching) == (len(wanted), len(wanted))
+    assert exploring.page_message(view, view.page(0))["rows"] == "2,625 of 3,000 rows"
+    last = view.page(view.total - 1)
+    assert list(map(int, last.columns[0])) == wanted[2600:]
+    middle = view.page(1234)
+    assert list(map(int, middle.columns[0])) == wanted[1200:1300]
+    view.choose(Choice())
+    assert (view.total, view.matching) == (ROWS, ROWS)
+
+
+def test_rows_that_were_all_read_need_no_job_to_be_counted(view, frame, monkeypatch):
+    view.filter("id", high=250)
+    view.page(200)
+    monkeypatch.setattr(type(view.connection), "sql", None)
+    assert (view.matching, view.count(2**40)) == (251, 251)
+
+
+def test_what_costs_too_much_or_is_no_sql_is_not_counted(odps, frame):
+    table = odps.table("explore_filters")
+    view = RowView(rows_of(table.read()))
+    view.filter("id", low=5)
+    assert view.count(0) is None
+    limited = RowView(rows_of(table.read(where="id > 5", limit=500)))
+    assert limited.count(2**40) is None
+    limited.page(0)
+    assert (limited.matching, limited.at_least) == (None, 100)
+    view.close()
+    limited.close()
+
+
+def test_a_count_that_the_rows_belie_is_forgotten(view):
+    view.filter("id", low=0)
+    view._know(150)
+    assert view.total == 150
+    view.page(100)
+    assert view.total is None  # the page has rows up to the 200th
+
+
+# -- the profile of what matches -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["of the view", "of the read"])
+def test_the_profile_is_of_rows_from_all_over_those_that_match(odps, frame, where):
+    table = odps.table("explore_filters")
+    if where == "of the view":
+        view = RowView(rows_of(table.read()), sample=600, seed=1)
+        view.filter("clock", low=datetime.datetime(2024, 1, 1))
+    else:
+        read = table.read(where="clock >= cast('2024-01-01' as timestamp_ntz)")
+        view = RowView(rows_of(read), sample=600, seed=1)
+    profile = view.describe()
+    assert (profile.rows, profile.label) == (600, "sample of 600 rows")
+    ids = profile.columns[0]
+    assert int(ids.least.replace(",", "")) < ROWS // 8
+    assert int(ids.greatest.replace(",", "")) > ROWS * 7 // 8
+    assert view.describe() == profile
+    view.count(2**40)
+    assert view.profile.label == "sample of 600 of 3,000 rows"
+    view.close()
+
+
+def test_a_profile_of_few_rows_is_of_all_of_them_and_counts_them(odps, frame):
+    view = RowView(rows_of(odps.table("explore_filters").read()), sample=600, seed=1)
+    view.describe()
+    view.filter("flag", null=True)
+    profile = view.describe()
+    wanted = frame[frame["flag"].isna()]
+    assert profile.label == f"all {len(wanted)} rows"
+    assert profile.columns[0].distinct == len(wanted)
+    assert view.matching == len(wanted)
+    whole = view.describe_all(progress=False)
+    assert [one.nulls for one in whole.columns] == [one.nulls for one in profile.columns]
+    assert whole.columns[0].least == str(wanted["id"].min())
+    view.close()
+
+
+def test_bars_keep_their_edges_and_have_those_of_all_rows_behind_them(view, frame):
+    whole = view.describe()
+    view.filter("id", low=2000)
+    found = view.describe()
+    share = 1000 / ROWS
+    for before, after in zip(whole.columns, found.columns, strict=True):
+        if before.is_range:
+            assert [one.low for one in after.bars] == [one.low for one in before.bars]
+        if before.is_range or (before.bars and before.distinct <= 10):
+            assert [one.label for one in after.bars] == [one.label for one in before.bars]
+            scaled = [bar.count * share for bar in before.bars]
+            assert [bar.whole for bar in after.bars] == pytest.approx(scaled)
+    assert sum(bar.count for bar in found.columns[0].bars) == 1000
+    view.choose(Choice())
+    assert view.profile is whole
+    assert view.is_profiled
+
+
+def test_a_read_with_a_limit_is_described_from_its_start_and_says_so(odps, frame):
+    read = odps.table("explore_filters").read(["id"], where="id >= 0", limit=900)
+    view = RowView(rows_of(read), sample=200)
+    assert view.describe().label == "the first 200 rows"
+    view.close()
+    view = RowView(rows_of(read))
+    assert (view.describe().label, view.matching) == ("all 900 rows", 900)
+    view.close()
+
+
+def test_a_filter_of_a_result_is_described_and_counted(odps, frame):
+    view = RowView(rows_of(odps.sql("select * from explore_filters")), sample=300, seed=1)
+    view.filter("ratio", low=0.5)
+    wanted = int((frame["ratio"] >= 0.5).sum())
+    profile = view.describe()
+    assert profile.label == "sample of 300 rows"
+    assert view.count(2**40) == wanted
+    assert view.describe_all(progress=False).rows == wanted
+    view.close()
+
+
+def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, monkeypatch):
+    monkeypatch.setattr("odps_nb.notebook.explore.sampling.SAMPLE_SECONDS", 0.2)
+    view = RowView(rows_of(moody_odps.table("orders").read(["id", "note"])))
+    view.choose(Choice(conditions=("note = 'nobody wrote this'",)))
+    profile = view.describe()
+    assert (profile.label, view.matching) == ("sample of 0 rows", None)
+    stalled()
+    view.close()
+
+
+@pytest.mark.parametrize(("total", "sample"), [(2_048_000, 64_000), (999, 8_000), (5, 2), (70, 1)])
+def test_ranges_are_all_rows_once_and_each_round_is_spread(total, sample):
+    parts, again = (RandomParts(total, sample, seed=1) for _ in range(2))
+    rounds = list(iter(lambda: parts.take(sample // 3), []))
+    assert rounds == list(iter(lambda: again.take(sample // 3), []))
+    ranges = sorted(one for ranges in rounds for one in ranges)
+    assert ranges[0][0] == 0
+    assert all(a[0] + a[1] == b[0] for a, b in itertools.pairwise(ranges))
+    assert sum(ranges[-1]) == total
+    for ranges in rounds[:-1]:
+        assert len(ranges) >= min(64, max(1, sample // 500))
+
+
+# -- the messages of an explorer -----------------------------------------------------------------
+
+
+@pytest.fixture
+def live(odps, frame):
+    made = exploring.explore(odps.table("explore_filters").read(), seed=1)
+    made._widget = browser = Browser()
+    made.receive({"do": "ready"})
+    browser.wait("idle", task="profile")
+    yield made, browser
+    made.close()
+
+
+def _ask(column, op, *values, **others):
+    asked = {"column": list(TYPES).index(column), "op": op, "values": list(values)}
+    return {"do": "filter", **asked, "exclude": False, "below": False, "index": None, **others}
+
+
+def test_a_filter_is_answered_by_rows_a_count_and_a_profile(live, frame):
+    explorer, browser = live
+    browser.forget()
+    explorer.receive(_ask("small", "range", "1,0", "20"))
+    assert "'1,0' is not a whole number" in browser.wait("problem", task="page")[0]["text"]
+    explorer.receive(_ask("small", "range", "", "-1", below=True))
+    page = browser.wait("page")[0]
+    (chip,) = page["conditions"]
+    assert (chip["text"], chip["where"]) == ("small < -1", "small < -1")
+    assert not page["profiled"]
+    wanted = int((frame["small"] < -1).sum())
+    assert browser.wait("count", total=wanted)[0]["rows"] == f"{wanted:,} of 3,000 rows"
+    profile = browser.wait("profile")[0]
+    assert profile["label"] == f"all {wanted:,} rows"
+    assert all(len(bar) == 3 for column in profile["columns"] for bar in column["bars"])
+    browser.wait("idle", task="profile")
+    browser.forget()
+    explorer.receive({**chip["edit"], "do": "filter", "exclude": True, "index": 0})
+    assert [one["text"] for one in browser.wait("page")[0]["conditions"]] == ["small not < -1"]
+
+
+def test_the_static_view_follows_the_filter(live, frame):
+    explorer, browser = live
+    explorer.receive(_ask("id", "values", "17"))
+    browser.wait("page", rows="1 of 3,000 rows")
+    browser.wait("idle", task="profile")
+    text = exploring.shown_bundle(
+        exploring.Shown(view=explorer.view, page=explorer._static[0], profile=explorer.view.profile)
+    )["text/plain"]
+    assert "1 of 3,000 rows" in text
+    assert "filter: id is 17 · profile: the only row" in text
+
+
+def test_requests_for_filters_without_sense_are_reported_and_change_nothing(live):
+    explorer, browser = live
+    for asked in (
+        _ask("id", "range", "1"),
+        _ask("id", "values"),
+        _ask("id", "values", *map(str, range(101))),
+        _ask("id", "no such"),
+        _ask("word", "values", "x" * 2000),
+        _ask("word", "values", "\ud800"),
+        _ask("id", "null", index=3),
+        {**_ask("id", "null"), "column": 99},
+        {"do": "filter"},
+        {"do": "bar", "column": 0, "bar": 0, "label": "another"},
+    ):
+        browser.forget()
+        explorer.receive(asked)
+        browser.wait("problem", task="page")
+    assert explorer.view.choice == Choice()
