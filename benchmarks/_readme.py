@@ -17,7 +17,7 @@ MEMORY = "a table as a pandas DataFrame, peak memory"
 # the work, the peer, the benchmark; for each figure of the cell, its titles and the peer's case
 TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     (
-        "CRC32C blocks of a 64 MiB blob, verified, for several read sizes",
+        "verified CRC32C blocks of a 64 MiB blob, read in several sizes",
         "pyodps, also verified",
         "wire",
         ((r"read\(.*\)", PYODPS),),
@@ -51,7 +51,7 @@ TIMES: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
     ),
     (
         "one pass over 400 blobs of 1 MB in Spark",
-        "the bytes as a column",
+        "the blob bytes as a column",
         "spark",
         ((r"one pass over 400 blobs of 1 MB.*", "bytes as a column of Spark"),),
     ),

@@ -43,7 +43,7 @@ def test_the_table_is_printed_from_a_file(
     assert bench.main(["--readme", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *HEAD.splitlines(),
-        "| CRC32C blocks of a 64 MiB blob, verified, for several read sizes "
+        "| verified CRC32C blocks of a 64 MiB blob, read in several sizes "
         "| pyodps, also verified | 6.0 to 30 × |",
         "| table → Arrow / table → pandas, over loopback | pyodps | not measured / 0.8 × |",
         "| table → pandas, with 40 ms latency and 50 MB/s per connection "

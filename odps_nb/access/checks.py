@@ -73,7 +73,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(
-            f"{name} is {value!r}; it must be a whole number", hint=f"for example {name}=5"
+            f"{name} is {value!r}; it must be a whole number", hint=f"pass e.g. {name}=5"
         )
     count = operator.index(value)
     if count < at_least:

@@ -175,7 +175,7 @@ class Connection:
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
             ``buckets``: the number of write buckets.
         if_not_exists
-            Leave an existing table unchanged. Does not apply to data: use ``create`` of
+            Leave an existing table unchanged. Cannot be combined with data: use ``create`` of
             `Table.write` instead.
         index, progress
             As for `Table.write`, but ``index=None`` raises an error if the pandas index has a name.

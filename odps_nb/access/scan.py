@@ -323,8 +323,8 @@ class Scan(RowForms, ForEngines):
             self._plan, self._session, self._fell_back = plan, session, True
         return (
             f"TIMESTAMPs of {plan.table} are read in microseconds, because some of them do not fit "
-            f"nanoseconds ({error.message}). Digits below a microsecond are truncated, even in "
-            "conditions. Pass timestamp_unit='us' to avoid this warning"
+            f"into nanoseconds ({error.message}). Digits below a microsecond are truncated, even "
+            "in conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(

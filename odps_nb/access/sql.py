@@ -220,7 +220,7 @@ class Result(RowForms):
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
-            f"because some of them do not fit nanoseconds ({error.message}). Digits below a "
+            f"because some of them do not fit into nanoseconds ({error.message}). Digits below a "
             "microsecond are truncated"
         )
 

@@ -195,7 +195,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
     return ConversionError(
         f"the table has no column {', '.join(parts)}",
         column=strangers[0],
-        hint=f"its columns are: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
+        hint=f"use its columns: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
     )
 
 
@@ -301,7 +301,7 @@ def _fit_columns(
     if found:
         seen: Counter[str] = Counter()
 
-        def order(one: Misfit) -> int:  # each column's first problem first, to show every column
+        def order(one: Misfit) -> int:  # begin with the first problem of every column
             seen[one.column] += 1
             return seen[one.column]
 

@@ -2,7 +2,7 @@
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
 limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits. So do ``+``, ``-`` and ``*`` with integers and decimals, up to 76 digits. All other
+use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76 digits. All other
 calculations use float64, and NumPy, plots and ``describe`` receive float64.
 """
 

@@ -203,7 +203,7 @@ def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
         row=row,
         hint="exclude the index: df.itertuples(index=False)"
         if key == "Index"
-        else f"its columns are: {listed}",
+        else f"use its columns: {listed}",
     )
 
 
@@ -347,4 +347,7 @@ def _has_labels(index: pd.Index[Any]) -> bool:
 def _warn_of_index(index: pd.Index[Any]) -> None:
     names = ", ".join(repr(str(name)) for name in index.names if name is not None)
     what = f"index {names}" if names else f"index of {shorten(index[0])}, …"
-    warn(f"the {what} is not written; pass index=True to write it as columns, else index=False")
+    warn(
+        f"the {what} is not written; pass index=True to write it as columns, or index=False "
+        "to omit it without a warning"
+    )

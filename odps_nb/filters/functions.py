@@ -162,7 +162,7 @@ def cast(value: Node, to: Any) -> Node:
     if name == "DECIMAL":
         return _decimal(value, _size(to))
     if to.expressions or to.args.get("collate"):
-        problem = "a cast to a type with a length or parts is not supported"
+        problem = "a cast to a type with parameters, such as CHAR(n), is not supported"
         raise refuse(problem, "cast it to STRING, and use substr")
     if name in _WHOLE:
         return _whole(value, name)

@@ -129,7 +129,7 @@ class _Reader:
     def read(self, tree: Any) -> Node:
         """Convert any expression."""
         if tree is None:
-            raise refuse("a function has no argument", "write year(column)")
+            raise refuse("a function call lacks an argument", "write year(column)")
         name = type(tree).__name__.casefold()
         reader = self._readers.get(name)
         if reader is not None or name in _COMPARISONS or name in _ARITHMETIC:

@@ -162,7 +162,7 @@ class HttpResponse:
             raise self._broken
         if self._ended:
             return False
-        raise StateError("the response is closed", hint="read it before closing it")
+        raise StateError("the response is closed", hint="read the response before closing it")
 
     def _account(self, count: int) -> int:
         self.wire_bytes += count

@@ -24,7 +24,7 @@ _OURS: Final = {
     **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
     "EOFError": "its bytes end early",
     "InvalidDataError": "the decoder found invalid data in it",
-    "MemoryError": "it needs more memory than a preview has",
+    "MemoryError": "it needs more memory than a preview may use",
     "RecursionError": "it is nested too deeply",
     "UnidentifiedImageError": "its format is unknown to Pillow",
 }

@@ -112,7 +112,7 @@ class Guarded:
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise StateError(f"the {self._name} is closed", hint="read it before closing it")
+            raise StateError(f"the {self._name} is closed", hint="read from it before closing it")
         if self._failed:
             raise StateError(
                 f"the {self._name} has already failed; data after a damaged part cannot be decoded",

@@ -62,13 +62,15 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     "40 megapixels of PNG": lambda: bomb(6_300),
     "a gigabyte of text as zstd": zstd_bomb,
     "100 MB of text as gzip": lambda: gzip.compress(b"all work and no play\n" * (5 * MIB)),
-    "Arrow that expands to 67 MB": arrow_bomb,
-    "Parquet that expands to 67 MB": parquet_bomb,
-    "Parquet of one repeated value": lambda: repeated_string(400_000, 16_384),
+    "an Arrow file that expands to 67 MB": arrow_bomb,
+    "a Parquet file that expands to 67 MB": parquet_bomb,
+    "a Parquet file with one repeated value": lambda: repeated_string(400_000, 16_384),
     "SVG: ten levels": lambda: nested('<use href="#l10"/>', 10).encode(),
-    "Word with many elements": lambda: docx(body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)),
-    "Word, nested": lambda: docx(body="<w:p>" * 100_000),
-    "OpenDocument, nested": lambda: odf("text", "<text:p>" * 100_000),
+    "a Word document with many elements": lambda: docx(
+        body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)
+    ),
+    "a deeply nested Word document": lambda: docx(body="<w:p>" * 100_000),
+    "a deeply nested OpenDocument": lambda: odf("text", "<text:p>" * 100_000),
     "a CSV with very wide lines": _wide_line,
     "JSON, nested": lambda: b"[" * 200_000,
     "7 MiB of sound": _long_sound,
@@ -77,12 +79,12 @@ SHOWN: dict[str, Callable[[], bytes]] = {
 }
 #: Converted: way, bytes, options.
 CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
-    "to_table: Parquet of one repeated value": (
+    "to_table: a Parquet file with one repeated value": (
         "table",
         lambda: repeated_string(400_000, 16_384),
         {"mime": PARQUET, "max_bytes": 64 * MIB},
     ),
-    "to_table: Parquet that expands": (
+    "to_table: a Parquet file that expands": (
         "table",
         parquet_bomb,
         {"mime": PARQUET, "max_bytes": 128 * MIB},

@@ -31,9 +31,9 @@ address, an error number or an object's repr into a message.
 
 - **compared**: another library reads the same values. These are Pillow (pictures), pandas (CSV and
   TSV), pyarrow (Parquet, Arrow), fastavro (rows in tiles) and numpy (arrays).
-- **right**: shown, and no comparison differs.
-- **refused**: the tile says why; most of these files are damaged on purpose. "too": the other
-  library refuses the file as well. In the reasons, N stands for a number.
+- **right**: the file is shown, and no comparison finds a difference.
+- **refused**: the tile gives the reason; most of these files are damaged on purpose. "too" means
+  that the other library refuses the file as well. In the reasons, N stands for a number.
 - **wrong**: a value differs from the other library's, or the kind differs from libmagic's without
   a reason in [the list of exceptions](../../tests/corpora/agreed.py).
 
@@ -42,8 +42,8 @@ _TEXTS = """
 ## Texts
 
 For {right} of {all} samples of chardet ({share:.0%}), in {encodings} encodings, `to_text` detects
-the encoding and returns the same text as with the encoding that the sample's folder names. {rest}
-
+the encoding and returns the same text as with the encoding in the name of the sample's folder.
+{rest}
 """
 _MEMORY = """
 ## Memory of malicious files
@@ -106,12 +106,16 @@ def _formats(files: list[dict[str, Any]]) -> str:
         reasons = Counter(_reason(file["said"]) for file in refused).most_common(_FEW)
         told = f"{len(refused)}" + (f" ({too} too)" if too else "")
         right = len(several) - len(refused) - len(wrong)
-        words = "; ".join(f"{count} {reason}" for reason, count in reasons)
+        words = "; ".join(f"{reason} ({_files(count)})" for reason, count in reasons)
         lines.append(
             f"| {label} | {len(several)} | {right} | {equal or '–'} | {told} | {len(wrong)} "
             f"| {words.replace('|', '/')} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' if count != 1 else ''}"
 
 
 def is_wrong(file: dict[str, Any]) -> bool:
@@ -123,13 +127,13 @@ def is_wrong(file: dict[str, Any]) -> bool:
 def _reason(said: str) -> str:
     """Return the reason in what a tile says, without numbers, which differ."""
     reason = said.split(" · ")[-1].split("; ")[0]
-    return re.sub(r"\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
+    return re.sub(r"\b\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
 
 
 def _of_texts(texts: dict[str, list[int]]) -> str:
     right, every = (sum(one) for one in zip(*texts.values(), strict=True))
-    wrong = [f"{name} {of - done} of {of}" for name, (done, of) in texts.items() if done < of]
-    rest = f"The others are: {', '.join(wrong)}." if wrong else ""
+    wrong = [f"{name} ({of - done} of {of})" for name, (done, of) in texts.items() if done < of]
+    rest = f"It fails for samples in these encodings: {', '.join(wrong)}." if wrong else ""
     return _TEXTS.format(
         right=right, all=every, share=right / every, encodings=len(texts), rest=rest
     )

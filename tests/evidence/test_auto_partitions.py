@@ -271,7 +271,7 @@ def test_an_expression_that_is_not_computed_is_kept_as_text(
     [
         ("d string", "trunc_time(d, 'day')", "needs a date or time column 'd'"),
         ("d date", "trunc_time(e, 'day')", "needs a date or time column 'e'"),
-        ("d date", "trunc_time(d, 'week') as pt", "a unit other than year, month, day, hour"),
+        ("d date", "trunc_time(d, 'week') as pt", "one of the units year, month, day, hour"),
     ],
 )
 def test_what_cannot_be_made_is_refused(

@@ -95,6 +95,7 @@ def _from_pypi(wanted: str, work: Path) -> Path:
     unpacked = work / "unpacked"
     unpacked.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+    # pip builds metadata after unpacking; with --no-clean, the source remains even if that fails
     command += ["--no-clean", "--no-build-isolation", "--no-binary", name, "-d", str(work), wanted]
     said = _run(command, {"TMPDIR": str(unpacked)})
     found = [path for path in unpacked.glob("pip-*/*") if path.name.startswith(f"{name}_")]

@@ -70,9 +70,11 @@ def contrast(text: Any) -> float:
 
 def cancel_a_profile(view: Any) -> None:
     """Begin a profile of all rows, which a stalled service never ends, and cancel it."""
+    top = view.locator(".odps-x-box").bounding_box()["y"]
     view.get_by_role("button", name="Profile all rows").click()
     busy = view.locator(".odps-x-busy")
     expect(busy).to_contain_text("profile: reading")
+    assert view.locator(".odps-x-box").bounding_box()["y"] == top, "the grid has moved"
     busy.get_by_role("button", name="Cancel").click()
     expect(busy).to_be_hidden()
     assert "sample of" in view.locator(".odps-x-described").inner_text(), "it was not stalled"

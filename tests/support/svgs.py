@@ -31,7 +31,7 @@ def chained(prop, wrapper, levels=8, times=10):
 HOSTILE = {
     "use": nested('<use href="#l8"/>'),
     "use by xlink": nested('<use xlink:href="#l8"/>', href="xlink:href"),
-    "use, later defined": HEAD + '<use href="#l8"/>' + nested("")[len(HEAD) :],
+    "use of a later definition": HEAD + '<use href="#l8"/>' + nested("")[len(HEAD) :],
     "use with spaces": nested('<use href=" #l8 "/>'),
     "fill pattern": chained("fill", "pattern"),
     "stroke pattern": chained("stroke", "pattern"),
@@ -69,7 +69,7 @@ HOSTILE = {
     + "<text>&b;</text></svg>",
     "attribute entity": '<!DOCTYPE svg [<!ENTITY a "#l8">]>' + nested('<use href="&a;"/>'),
     "unknown entity": '<!DOCTYPE svg SYSTEM "x.dtd">' + HEAD + "<text>&b;</text></svg>",
-    "style sheet of its own": '<?xml-stylesheet href="data:text/css,*{fill:red}"?>'
+    "processing instruction": '<?xml-stylesheet href="data:text/css,*{fill:red}"?>'
     + HEAD
     + "</svg>",
     "itself": f'{HEAD}<g id="a"><use href="#a"/></g></svg>',

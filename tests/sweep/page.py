@@ -39,7 +39,7 @@ _HEAD = """# Every single fault
 Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
 with the service, at its second exchange, and so on up to the last one. If a response can break in
 several places (in its headers, at each message of an Arrow stream and inside each), the fault is
-tried at each of them. The embedded service was used, over sockets.
+tried at each of them. The jobs used the embedded service over sockets.
 
 A cell shows the number of runs, and the outcomes of those that did not return the right result:
 
@@ -53,7 +53,7 @@ A run with any other outcome (a lost or duplicated row, a partial commit, an unt
 success) fails its test, and then this page is not written.
 
 The last rows show stock pyodps {peer}, with its own retries and no delay between them. Faults that
-last until a client has waited are omitted. In these rows, **e** is any exception, **w** a
+end only after a delay are omitted. In these rows, **e** is any exception, **w** a
 success with missing, wrong or duplicated rows or bytes, and **c** an exception although the rows
 are stored.
 

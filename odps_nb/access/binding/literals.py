@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # this also keeps the text below short
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # limits the text below
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):

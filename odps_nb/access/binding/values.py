@@ -83,7 +83,7 @@ def _listed(values: Any) -> list[PlainValue]:
     if count > MAX_VALUES:
         raise ArgumentError(
             f"{count:,} values cannot be bound; the maximum is {MAX_VALUES:,}",
-            hint="write them to a table and join it",
+            hint="write the values to a table, and join that table",
         )
     found: list[PlainValue] = []
     for one in values:
@@ -203,7 +203,7 @@ def _of_others(value: object) -> object:
         import pyarrow as pa
 
         if hasattr(value, "columns") or hasattr(value, "schema"):
-            return _UNKNOWN  # more than one column
+            return _UNKNOWN  # data with several columns
         try:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:

@@ -187,7 +187,7 @@ class Epochs:
             raise ConflictError(
                 f"{session.table} has changed since the state was saved: " + "; ".join(changed),
                 code="TableChanged",
-                hint="the rest of this epoch cannot be read; " + _AFRESH,
+                hint=f"{_AFRESH}; the rest of this epoch cannot be read",
             )
         return source
 

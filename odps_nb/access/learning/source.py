@@ -60,7 +60,7 @@ class RowSource(SessionTask):
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # release the rows in their old order
+                pieces.clear()  # free the unshuffled rows
                 yield start, table
 
     def _shuffled(

@@ -147,7 +147,7 @@ def _require_columns(table: Any, target: Target) -> None:
     if not present - {key.casefold() for key, _ in target.fixed}:
         raise ConversionError(
             "the data has no columns to write",
-            hint=f"the table's columns are: {', '.join(target.columns.names[:20])}",
+            hint=f"add columns of the table: {', '.join(target.columns.names[:20])}",
         )
     require_partition_columns(names, target)
 

@@ -64,7 +64,7 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # a parent token calls it
+    stop = cancel  # called by a parent token
 
     def check(self) -> None:
         """Raise `CancelledError` if the token is cancelled."""

@@ -1,6 +1,6 @@
 """Reads and validates the record batches of a response's Arrow stream.
 
-A body may be plain or encoded IPC, whatever was requested (``docs/protocol.md`` 5.5, 10.1 no. 15).
+A body may be plain or encoded IPC, whatever was requested (``docs/protocol.md`` section 5.5).
 pyarrow accepts a stream that stops between two messages, so `EndMarkerCheck` checks every byte
 before Arrow reads it. Rows have no checksum, so each batch is fully validated: a damaged offset
 would crash the process. Invalid UTF-8 does not count as damage (`odps_nb.arrow.text`).

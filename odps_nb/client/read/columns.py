@@ -111,7 +111,7 @@ def _find(schema: TableSchema, name: str, table: TableName) -> Column:
     column = schema.find(name)
     if column is None:
         shown = ", ".join(schema.names[:20]) + (", …" if len(schema) > 20 else "")
-        raise ArgumentError(f"{table} has no column {name!r}", hint=f"its columns are {shown}")
+        raise ArgumentError(f"{table} has no column {name!r}", hint=f"use its columns: {shown}")
     return column
 
 

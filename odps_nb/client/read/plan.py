@@ -37,8 +37,8 @@ class ReadPlan:
     partitions
         Full or partial partition specs; empty for the whole table.
     where, condition
-        A SQL condition (`odps_nb.filters.parse`), and another condition as a tree. The service uses
-        them to skip blocks of rows, and the client tests each row again.
+        A SQL condition (`odps_nb.filters.parse`), and a condition as a parsed tree. The service
+        uses both to skip blocks of rows, and the client tests each row again.
     timezone
         Time zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema

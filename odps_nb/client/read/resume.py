@@ -293,7 +293,7 @@ def delivered(
 
     Stops after ``limit`` rows. Without a limit, raises unless exactly ``rows`` arrive, if known.
     Raises before all batches together exceed ``max_bytes``. During the read, the tracker counts the
-    rows that arrive in all splits. At the end, it is set to the number of rows returned.
+    rows that arrive in all splits. At the end, its row count is the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:

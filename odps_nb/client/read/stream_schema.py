@@ -91,7 +91,7 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
     elif not _is_form_of(came, promised):
         raise mismatch(
             f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
-            f"but Arrow {shorten(str(came), _SHOWN)} in the stream",
+            f"but has the Arrow type {shorten(str(came), _SHOWN)} in the stream",
             hint="read again if the table was changed; otherwise report the request id",
         )
 
@@ -105,7 +105,7 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
     if places.keys() != wanted:
         odd = sorted(places.keys() ^ wanted)[0]
         raise mismatch(
-            f"the struct {path!r} differs between stream and session in its member {odd!r}"
+            f"the member {odd!r} of the struct {path!r} is missing in the stream or in its session"
         )
     for member in promised.fields:
         place = places[member.name.casefold()]

@@ -158,12 +158,12 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
                 column=one.name,
                 source_type=str(one.type),
                 target_type=str(other.type),
-                hint="give all batches one schema",
+                hint="use the same schema for all batches",
             )
     if len(found) != len(first):
         raise ConversionError(
             f"a batch has {len(found)} columns and the first has {len(first)}",
-            hint="give all batches one schema",
+            hint="use the same schema for all batches",
         )
 
 

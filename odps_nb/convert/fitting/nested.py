@@ -181,7 +181,7 @@ def _fit(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     if isinstance(target, StructType) and pt.is_struct(array.type):
         return _fit_struct(array, target, wanted, context)
     refuse(array, array.is_valid(), target, *part_problem(kind_of(array.type), target))
-    raise AssertionError("an array that does not fit has a value to report")
+    raise AssertionError("no value explains why the array does not fit")
 
 
 def _fit_list(

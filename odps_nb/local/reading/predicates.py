@@ -25,7 +25,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
 MAX_LENGTH = 64 * 1024
-# DuckDB functions that the parser does not know. They wait, or return several rows or columns.
+# DuckDB functions, unknown to the parser, that wait or return several rows or columns.
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})
 # Functions that build huge values from short ones. DuckDB cannot limit or interrupt them.
 _GROWING = frozenset(

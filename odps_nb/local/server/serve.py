@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="response form, if that of the real service is uncertain: " + Forms.describe(),
+        help="form of a response whose form in the real service is unknown: " + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")

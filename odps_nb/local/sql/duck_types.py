@@ -162,8 +162,9 @@ class StoredRows:
 
 _WIDE = "SQL of the embedded service supports DECIMAL only up to 38 digits; read the table instead"
 _MIXED = (
-    "SQL of the embedded service cannot read a column with TIMESTAMPs outside the range of"
-    " nanoseconds and others with digits below a microsecond; read the table with timestamp_unit=us"
+    "SQL of the embedded service cannot read a column in which some TIMESTAMPs are outside the"
+    " range of nanoseconds and others have digits below a microsecond; read the table with"
+    " timestamp_unit=us"
 )
 
 

@@ -395,8 +395,8 @@ def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
         raise faults.invalid(
-            "the result has TIMESTAMPs outside the range of nanoseconds and others with digits "
-            f"below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
+            "in the result, some TIMESTAMPs are outside the range of nanoseconds and others have "
+            f"digits below a microsecond, so no unit fits both; cast them to DATETIME ({error})"
         ) from None
 
 

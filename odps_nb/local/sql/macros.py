@@ -7,8 +7,8 @@ import re
 FAR = "a time is outside the range of nanoseconds"
 """Error message of a query that reads text as nanoseconds and finds a year such as 9999."""
 CUT = (
-    "SQL of the embedded service cannot process a time with digits below a microsecond and one"
-    " outside the range of nanoseconds together"
+    "SQL of the embedded service cannot combine a time that has digits below a microsecond with a"
+    " time outside the range of nanoseconds"
 )
 
 _TEXT = r"""

@@ -57,7 +57,7 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
             # only the parent process can write to this pipe
             requests.put({**request, **pickle.loads(what)})  # noqa: S301
     finally:
-        os._exit(0)  # exits even during a request
+        os._exit(0)  # ends the process even during a request
 
 
 def _query(

@@ -127,8 +127,8 @@ def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:
         raise faults.invalid(
-            "the rows have TIMESTAMPs outside the range of nanoseconds and others with digits below"
-            " a microsecond; in the embedded service, a table cannot contain both if it has a"
+            "some TIMESTAMPs are outside the range of nanoseconds and others have digits below a"
+            " microsecond; in the embedded service, a table cannot contain both if it has a"
             " primary key or is written by SQL"
         )
     return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
+_NO_WIDGET = "run the cell again for exact values under the mouse"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
@@ -52,7 +53,6 @@ class Chart(LiveView):
     """
 
     _script = Path(__file__).with_name("chart.js")
-    _again = "run the cell again for exact values under the mouse"
     _task = "chart"
 
     def __init__(
@@ -144,7 +144,7 @@ class Chart(LiveView):
         self._is_displayed = False  # show it anew, perhaps in another cell
         self._show_static(self._bundle())
         if in_kernel():
-            self._show_widget()
+            self._show_widget(_NO_WIDGET)
 
     def image(self) -> Html:
         """Return the picture for the static view: an image element without tooltips."""

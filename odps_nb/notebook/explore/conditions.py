@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import kind_of
-from odps_nb.notebook.explore.profile import Bar
+from odps_nb.notebook.explore.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.profile import LABEL, Bar
+from odps_nb.notebook.explore.scale import scale_of
 from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
-from odps_nb.schema import Column
+from odps_nb.schema import Column, TypeCode
+from odps_nb.wire.type_text import format_type
 
 _LISTED = 3
 MAX_LISTED = 100
@@ -74,7 +77,7 @@ def make_condition(
     if op not in operations(column):
         offered = ", ".join(operations(column))
         raise ArgumentError(
-            f"{column.name!r} has type {column.type}, which has no condition {op!r}",
+            f"{column.name!r} has type {format_type(column.type)}, which has no condition {op!r}",
             hint=f"use one of: {offered}",
         )
     _check(op, values, timezone)
@@ -119,7 +122,7 @@ def given_condition(
     if len(found) != 1:
         raise ArgumentError(
             f"{len(found)} conditions are given for {column.name!r}; give one",
-            hint="pass low= and high=, values=, contains=, starts= or null=True",
+            hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
 
@@ -244,6 +247,24 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
     where = bind(text, {"v": bar.value}, timezone=timezone or "UTC", target="where")
     shown = f"{column.name} is {'not ' if exclude else ''}{bar.label}"
     return Condition(where=where, text=shown, column=column.name)
+
+
+def value_condition(
+    column: Column, value: pa.Scalar, timezone: str | None, *, exclude: bool
+) -> Condition:
+    """Return the condition that selects the rows with the value of a cell, or all other rows."""
+    if not value.is_valid:
+        return make_condition(column, "null", exclude=exclude)
+    if pa.types.is_nested(value.type) or column.type.code is TypeCode.BLOB:
+        raise ArgumentError(f"the values of {column.name!r} cannot be used in a condition")
+    label = str(cell_texts(pa.repeat(value, 1), column, LABEL)[0])
+    exact = None
+    if kind_of(column) in _OF_KIND:
+        scale = scale_of(column, value.type)
+        exact = value.as_py() if scale is None else scale.exact(value)
+    if exact is None:  # a type without input in the builder, or a time with nanoseconds
+        return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)
+    return bar_condition(column, Bar(label, 0, value=exact), timezone, exclude=exclude)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:

@@ -1,7 +1,6 @@
 // Browser side of the explorer (explorer.py). Pages arrive as messages; see live/common.js.
 
 const SVG = "http://www.w3.org/2000/svg";
-const FOLD = 80;
 
 const share = (n, of) => (of ? `${((100 * n) / of).toPrecision(2)} %` : "");
 
@@ -80,20 +79,12 @@ function chartPanel(send) {
 }
 
 function render({ model, el }) {
-  let silence = 0;
-  const send = (message) => {
-    clearTimeout(silence);
-    silence = setTimeout(() => (problem.textContent = NO_ANSWER), 10000);
-    model.send(message);
-  };
+  const send = (message) => (model.send(message), watch.asked());
   let table = null;
   let page = null;
   let profile = null;
-  let grid = null;
-  let focus = { row: 0, column: 0 }; // row -2: names, -1: profiles, 0…: cells
   let wanted = null; // the cell to focus when the page arrives
   let back = null; // the element focused before the panel opened
-  let waiting = [];
   let timer = 0;
 
   const title = h("b");
@@ -125,7 +116,7 @@ function render({ model, el }) {
   );
   const filterButton = h(
     "button",
-    { class: "odps-x-open", onclick: () => builder.open(Math.max(0, focus.column)) },
+    { class: "odps-x-open", onclick: () => builder.open(grid.column()) },
     "Filter"
   );
   const chips = filterChips(
@@ -134,7 +125,12 @@ function render({ model, el }) {
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
-  const box = h("div", { class: "odps-x-box" });
+  const watch = kernelWatch(model, problem, () => (busy.line.hidden = true));
+  const canTurn = () => !next.disabled;
+  const tell = (text) => (said.textContent = text);
+  const grid = gridPanel({ send, header, summary, go, canTurn, sort, order, value, openColumn, openCell, showKeys, tell });
+  const { box, columns } = grid;
+  const help = h("button", { "aria-label": "keys", title: "keys", onclick: showKeys }, "?");
   const where = h("span", { role: "status", "aria-live": "polite" });
   const turn = (label, text, to) =>
     h("button", { "aria-label": label, title: label, onclick: () => go(to()) }, text);
@@ -153,20 +149,25 @@ function render({ model, el }) {
       if (event.key === "Enter" && row > 0) go(row - 1, { row: row - 1, absolute: true });
     },
   });
+  const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
   const copy = h("button", { onclick: copyCode }, "Copy");
   const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
   const root = h(
     "div",
     { class: "odps-x", role: "group", onfocusin: ownKeys },
-    h("div", { class: "odps-x-bar" }, h("div", {}, title, facts, described), search, filterButton, chart, all),
+    h(
+      "div",
+      { class: "odps-x-bar" },
+      ...[h("div", {}, title, facts, described), search, filterButton, chart, columns.open, all, help]
+    ),
+    columns.panel,
     chips.box,
-    busy.line,
     problem,
     builder.form,
     charts.panel,
-    box,
-    h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump),
+    h("div", { class: "odps-x-stage" }, box, busy.line, columns.rules, grid.menu),
+    h("div", { class: "odps-x-bar" }, first, before, where, next, last, jump, said),
     panel,
     h("div", { class: "odps-x-bar odps-x-code" }, code, copy)
   );
@@ -191,6 +192,16 @@ function render({ model, el }) {
   function askCost(message) {
     const run = () => (wait("sorting"), send({ do: "agree" }));
     problem.replaceChildren(...costQuestion("This sort", message.text, "Sort anyway", run));
+  }
+
+  function order(column, descending) {
+    send({ do: "sort", order: [[column, descending]] });
+    wait("sorting with a SQL job on the service");
+  }
+
+  function value(message) {
+    wait("filtering");
+    send({ do: "value", ...message });
   }
 
   function find() {
@@ -238,6 +249,7 @@ function render({ model, el }) {
   function showProblem(message) {
     endBusy(message.task);
     builder.failed();
+    said.textContent = "";
     problem.textContent = message.text;
   }
 
@@ -245,7 +257,7 @@ function render({ model, el }) {
     table = message;
     title.textContent = table.title;
     root.setAttribute("aria-label", `rows of ${table.title}`);
-    grid = null;
+    grid.setTable(table);
     builder.setColumns(table.columns);
     charts.setColumns(table.columns);
     const all = table.columns.length === table.all_columns;
@@ -319,7 +331,7 @@ function render({ model, el }) {
       drawn.append(both);
     });
     if (found.bars.length) cell.append(drawn);
-    const [top] = found.bars;
+    const [top] = [...found.bars].sort((one, other) => other[1] - one[1]);
     const onLine = found.is_range || column.number;
     const ends = h("div", { class: "odps-x-ends" });
     if (onLine && found.least) ends.append(`${found.least} – ${found.greatest}`);
@@ -337,89 +349,11 @@ function render({ model, el }) {
     return [found.words, ends].filter(Boolean).join(", ");
   }
 
-  const visible = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries) {
-        if (!entry.isIntersecting) continue;
-        visible.unobserve(entry.target);
-        waiting.push([Number(entry.target.dataset.row), Number(entry.target.dataset.column)]);
-      }
-      while (waiting.length) {
-        send({ do: "blobs", start: page.start, cells: waiting.splice(0, 24) });
-      }
-    },
-    { root: null }
-  );
-
-  function cellOf(value, column, row, n) {
-    const cell = h("td", {
-      role: "gridcell",
-      tabindex: -1,
-      dir: "auto",
-      class: column.number ? "odps-x-number" : null,
-      "data-row": row,
-      "data-column": n,
-    });
-    if (value === null) {
-      cell.append(h("em", { class: "odps-x-null" }, "null"));
-      return cell;
-    }
-    if (column.blob) {
-      cell.append(h("span", { class: "odps-x-muted" }, "blob"));
-      cell.classList.add("odps-x-blob");
-      visible.observe(cell);
-    } else {
-      const cut = Array.isArray(value);
-      const text = cut ? value[0] : value;
-      const folds = cut || text.length > FOLD || column.nested || text.includes("\n");
-      cell.textContent = folds && text.length > FOLD ? text.slice(0, FOLD) + "…" : text;
-      if (cut && text.length <= FOLD) cell.textContent += "…";
-      if (!folds) return cell;
-    }
-    cell.classList.add("odps-x-folds");
-    cell.title = "click or press Enter to show the full value";
-    cell.addEventListener("click", () => openCell(row, n));
-    return cell;
-  }
-
   function showPage(message, buffer) {
-    const text = new TextDecoder().decode(buffer);
-    page = { ...message, cells: JSON.parse(text) };
-    visible.disconnect();
-    waiting = [];
-    const hadFocus = grid !== null && grid.contains(document.activeElement);
-    const names = h("tr", { role: "row" }, ...table.columns.map(header));
-    const profiles = h("tr", { role: "row" }, ...table.columns.map(summary));
-    const body = h("tbody", { role: "rowgroup" });
-    for (let row = 0; row < page.count; row++) {
-      const cells = table.columns.map((one, n) => cellOf(page.cells[n][row], one, row, n));
-      body.append(h("tr", { role: "row", "aria-rowindex": page.start + row + 3 }, ...cells));
-    }
-    const made = h(
-      "table",
-      {
-        role: "grid",
-        "aria-label": `rows of ${table.title}`,
-        "aria-rowcount": page.total === null ? -1 : page.total + 2,
-        "aria-colcount": table.all_columns,
-        onkeydown: keys,
-        onfocusin: (event) => remember(event.target),
-      },
-      h("thead", { role: "rowgroup" }, names, profiles),
-      body
-    );
-    grid = made;
-    box.replaceChildren(made);
-    if (!page.count) {
-      const some = page.search ? `no rows: searched ${many(page.searched || 0, "row")}` : "no rows";
-      box.append(h("div", { class: "odps-x-muted odps-x-none" }, some));
-    }
-    showAround();
-    if (wanted && wanted.absolute) focus.row = wanted.row - page.start;
-    else if (wanted) focus = { ...focus, ...wanted };
-    const moves = hadFocus || wanted !== null;
+    page = { ...message, cells: JSON.parse(new TextDecoder().decode(buffer)) };
+    grid.show(page, wanted);
     wanted = null;
-    place(moves);
+    showAround();
   }
 
   function showCount({ total, rows, why = "" }) {
@@ -434,7 +368,7 @@ function render({ model, el }) {
     next.disabled = total !== null && end >= total;
     last.disabled = next.disabled || total === null;
     jump.disabled = total === null;
-    grid.setAttribute("aria-rowcount", total === null ? -1 : total + 2);
+    grid.setTotal(total);
   }
 
   function showAround() {
@@ -455,23 +389,8 @@ function render({ model, el }) {
     root.classList.remove("odps-x-stale");
     described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
-    if (!grid) return;
-    const hadFocus = grid.contains(document.activeElement);
-    const cells = table.columns.map(summary);
-    grid.querySelectorAll("thead tr")[1].replaceChildren(...cells);
-    place(hadFocus);
+    grid.showProfiles();
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column));
-  }
-
-  function showBlobs(message) {
-    if (!page || message.start !== page.start) return;
-    for (const [row, column, src, text] of message.cells) {
-      const cell = at(row, column);
-      if (!cell) continue;
-      const parts = [h("div", { class: "odps-x-muted" }, text)];
-      if (PICTURE.test(src)) parts.unshift(h("img", { src, alt: text }));
-      cell.replaceChildren(...parts);
-    }
   }
 
   // -- panels ---------------------------------------------------------------------------------
@@ -490,7 +409,12 @@ function render({ model, el }) {
     panel.hidden = true;
     delete panel.dataset.column;
     if (back && root.contains(back)) back.focus();
-    else place(true);
+    else grid.place(true);
+  }
+
+  function showKeys() {
+    const lines = GRID_KEYS.map(([keys, text]) => h("div", {}, h("span", {}, keys), text));
+    openPanel("Keys of the grid", [h("div", { class: "odps-x-keys" }, ...lines)]);
   }
 
   function openColumn(n) {
@@ -558,72 +482,17 @@ function render({ model, el }) {
     }
   });
 
-  // -- the keyboard in the grid ---------------------------------------------------------------
-
-  const at = (row, column) =>
-    grid.querySelector(`[data-row="${row}"][data-column="${column}"]`);
-
-  function remember(target) {
-    const cell = target.closest("[data-row]");
-    if (!cell) return;
-    for (const old of grid.querySelectorAll('[tabindex="0"]')) old.tabIndex = -1;
-    cell.tabIndex = 0;
-    focus = { row: Number(cell.dataset.row), column: Number(cell.dataset.column) };
-  }
-
-  function place(moves) {
-    focus.row = Math.max(-2, Math.min(focus.row, page.count - 1));
-    const cell = at(focus.row, focus.column) || at(-2, 0);
-    if (!cell) return;
-    for (const old of grid.querySelectorAll('[tabindex="0"]')) old.tabIndex = -1;
-    cell.tabIndex = 0;
-    if (moves) cell.focus();
-  }
-
-  function keys(event) {
-    const step = Math.max(1, Math.floor(box.clientHeight / 26) - 3);
-    let { row, column } = focus;
-    const most = page.count - 1;
-    const whole = event.ctrlKey || event.metaKey;
-    if (event.key === "ArrowDown") row += 1;
-    else if (event.key === "ArrowUp") row -= 1;
-    else if (event.key === "ArrowRight") column += 1;
-    else if (event.key === "ArrowLeft") column -= 1;
-    else if (event.key === "PageDown") row = row === most ? row + 1 : Math.min(most, row + step);
-    else if (event.key === "PageUp") row = row <= 0 ? row - 1 : Math.max(0, row - step);
-    else if (event.key === "Home") [row, column] = whole ? [-2, 0] : [row, 0];
-    else if (event.key === "End") [row, column] = [whole ? most : row, table.columns.length - 1];
-    else if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      const cell = at(row, column);
-      if (row === -2) sort(column, event);
-      else if (row === -1) openColumn(column);
-      else if (cell && cell.classList.contains("odps-x-folds")) openCell(row, column);
-      return;
-    } else return;
-    event.preventDefault();
-    event.stopPropagation();
-    if (row > most && !next.disabled) return go(page.start + table.page_rows, { row: 0 });
-    if (row < 0 && event.key === "PageUp" && page.start > 0)
-      return go(page.start - table.page_rows, { row: table.page_rows - 1 });
-    focus = {
-      row: Math.max(-2, Math.min(row, most)),
-      column: Math.max(0, Math.min(column, table.columns.length - 1)),
-    };
-    place(true);
-  }
-
   // -- messages -------------------------------------------------------------------------------
 
   function receive(message, buffers) {
     stopSaying();
-    clearTimeout(silence);
-    if (problem.textContent === NO_ANSWER) problem.textContent = "";
+    watch.heard();
     if (message.kind === "table") showTable(message);
     else if (message.kind === "page") showPage(message, buffers[0]);
     else if (message.kind === "profile") showProfile(message);
-    else if (message.kind === "count" && grid) showCount(message);
-    else if (message.kind === "blobs") showBlobs(message);
+    else if (message.kind === "count" && page) showCount(message);
+    else if (message.kind === "blobs") grid.showBlobs(message);
+    else if (message.kind === "copied") grid.copied(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "chart") charts.show(message);
     else if (message.kind === "cost") (message.task === "chart" ? charts.ask : askCost)(message);
@@ -636,9 +505,9 @@ function render({ model, el }) {
   return () => {
     stopSaying();
     model.off("msg:custom", receive);
-    visible.disconnect();
+    grid.end();
+    watch.end();
     clearTimeout(timer);
-    clearTimeout(silence);
   };
 }
 

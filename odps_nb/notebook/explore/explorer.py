@@ -7,9 +7,10 @@ the static view. Requests from the browser contain numbers and strings, never co
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,6 +59,7 @@ INPUTS = {
     **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
     "DATE": "date",
 }
+_NO_WIDGET = "run the cell again to page, filter or sort"
 
 
 def explore(
@@ -82,8 +84,7 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("filters.js", "sorting.js")
-    _again = "run the cell again to turn pages, filter, sort or search"
+    _scripts = ("filters.js", "columns.js", "grid.js", "sorting.js")
     _task = "page"
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled", "chart": "cancelled"}
 
@@ -126,7 +127,7 @@ class Explorer(LiveView):
         else:
             self._show_page(self.view.page(0))
         if in_kernel():
-            self._show_widget()
+            self._show_widget(repr(self))
 
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
@@ -139,6 +140,7 @@ class Explorer(LiveView):
             pictures=pictures,
             note=note,
             chart=self._chart,
+            hint=_NO_WIDGET if in_kernel() else "",
         )
         self._static = (page, note)
         self._show_static(shown_bundle(shown))
@@ -161,22 +163,25 @@ class Explorer(LiveView):
         self._start = page.start
         self._send(page_message(self.view, page), page.data)
 
-    def _choose(self, choice: Choice, *, is_agreed: bool = False) -> None:
+    def _choose(
+        self, choice: Choice | Callable[[CancelToken], Choice], *, is_agreed: bool = False
+    ) -> None:
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
             self._searched_at, before = time.monotonic(), self.view.where
-            if choice.order and not choice.search:
-                self._asked = choice
-                cost = self.view.sort_bytes(choice)
+            chosen = choice if isinstance(choice, Choice) else choice(token)
+            if chosen.order and not chosen.search:
+                self._asked = chosen
+                cost = self.view.sort_bytes(chosen)
                 if not is_agreed and self._asks("page", cost):
                     return
                 self._tell_busy("page", f"sorting: a SQL job reads {format_bytes(cost)}")
             try:
-                self.view.choose(choice, token)
+                self.view.choose(chosen, token)
                 self._send_page(0, token)
             except BaseException:
-                self.view.undo(choice)
+                self.view.undo(chosen)
                 raise
             self._chart = None  # of other rows
             if self.view.where != before:
@@ -227,6 +232,10 @@ class Explorer(LiveView):
             kept[int(content["index"])] = made
         conditions = tuple(dict.fromkeys(kept))
         self._choose(replace(self.view.choice, conditions=conditions))
+
+    def _on_value(self, content: Mapping[str, Any], _: object) -> None:
+        row, column, exclude = int(content["row"]), int(content["column"]), bool(content["not"])
+        self._choose(partial(self.view.value, row, column, exclude=exclude))
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self.view.choice.conditions)
@@ -334,6 +343,16 @@ class Explorer(LiveView):
             self._send({"kind": "cell", **told})
 
         self._run("cell", work)
+
+    def _on_copy(self, content: Mapping[str, Any], _: object) -> None:
+        start, count = int(content["start"]), int(content["count"])
+        columns = [int(one) for one in content["columns"]]
+
+        def work(token: CancelToken) -> None:
+            cells, cut = self.view.texts(start, count, columns, token)
+            self._send({"kind": "copied", "cells": cells, "cut": cut})
+
+        self._run("copy", work)
 
     def _on_blobs(self, content: Mapping[str, Any], _: object) -> None:
         cells = [(int(row), int(column)) for row, column in content["cells"]][:24]

@@ -120,7 +120,7 @@ function filterForm(send, leave) {
     });
   }
 
-  column.addEventListener("change", () => (offer(kind.value), fill()));
+  column.addEventListener("change", () => (offer(""), fill()));
   kind.addEventListener("change", () => fill());
   form.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();

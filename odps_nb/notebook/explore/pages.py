@@ -133,6 +133,10 @@ class _Pager(ABC):
             self.renewals += 1
             return read()
 
+    @abstractmethod
+    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again, untruncated."""
+
     def stop(self) -> None:
         """Cancel the current read; may be called from any thread."""
         self._rows.stop()
@@ -158,9 +162,9 @@ class RangePager(_Pager):
         batches = list(self._rows.page(start, self._size, cancel))
         return self._keep(drawn_page(start, batches, self._columns))
 
-    def row(self, number: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Fetch one row again, untruncated."""
-        return self._renewing(lambda: list(self._rows.page(number, 1, cancel)))
+    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Fetch rows again, untruncated, with one request."""
+        return self._renewing(lambda: list(self._rows.page(start, count, cancel)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +298,22 @@ class StreamPager(_Pager):
             page = self._keep(self._next(cancel))
             if page.start >= start or page.count < self._size:
                 return page
+
+    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again, untruncated, in a second stream that begins at their mark."""
+        mark = self._marks.before(start)
+        skip, found = mark.skip + start - mark.start, []
+        with closing(self._rows.found(self._where, mark.place, cancel)) as stream:
+            for _, batch in stream:
+                cancel.check()
+                kept = batch if self._search is None else self._search.apply(batch)
+                part = kept.slice(skip, count)
+                skip = max(0, skip - kept.num_rows)
+                count -= part.num_rows
+                found.append(part)
+                if not count:
+                    break
+        return found
 
     def _next(self, cancel: CancelToken) -> Page:
         self._gather(self._size, cancel)

@@ -22,10 +22,11 @@ SAMPLE_BYTES = 16 * 2**20
 SAMPLE_SECONDS = 5.0
 """Maximum seconds to search for matching rows to profile."""
 SAMPLERS = 8
+ENOUGH_ROWS = 1000
 
 
 @dataclass(slots=True)
-class Sample:
+class SampledRows:
     """Rows drawn for a profile; ``is_all`` if no other rows match, ``is_random`` if not the first.
 
     ``most`` bounds the number of rows, and `SAMPLE_BYTES` their size.
@@ -37,6 +38,7 @@ class Sample:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     _bytes: int = 0
+    _even: int = 0  # number of batches in complete rounds
 
     @property
     def is_full(self) -> bool:
@@ -55,6 +57,16 @@ class Sample:
         self._bytes += int(part.nbytes)
         return bool(part.num_rows == batch.num_rows)
 
+    def end_round(self) -> None:
+        """Note that the rows so far are from all parts of the table alike."""
+        self._even = len(self.batches)
+
+    def drop_round(self) -> None:
+        """Drop the rows of an incomplete round, if those of the complete ones are enough."""
+        even = self.batches[: self._even]
+        if (rows := sum(one.num_rows for one in even)) >= ENOUGH_ROWS:
+            self.batches, self.rows = even, rows
+
 
 def draw_sample(
     rows: Rows,
@@ -64,7 +76,7 @@ def draw_sample(
     cancel: CancelToken,
     *,
     matching: Callable[[], int | None] = lambda: None,
-) -> Sample:
+) -> SampledRows:
     """Draw at most ``most`` of the rows that match a condition, spread over all of them.
 
     With few matching rows, a search ends after `SAMPLE_SECONDS`. Rows without numbers, such as
@@ -81,10 +93,14 @@ def draw_sample(
         first = _first_rows(rows, where, most, cancel)
         if numbered is None or first.is_all:
             return first
-    sample = Sample(most)
+    sample = SampledRows(most)
     is_filtered = where is not None or rows.row_count is None
+    is_late = True
     with _bounded(SAMPLE_SECONDS if is_filtered else None, cancel) as token:
         sample.is_all = _take_ranges(sample, *numbered, seed, token)
+        is_late = False
+    if is_late:
+        sample.drop_round()
     if not sample.is_all and not were_few and are_few():  # they were counted meanwhile
         first = _first_rows(rows, where, most, cancel)
         return first if first.is_all else sample
@@ -92,7 +108,7 @@ def draw_sample(
 
 
 def _take_ranges(
-    sample: Sample, total: int, read: ReadRange, seed: int | None, token: CancelToken
+    sample: SampledRows, total: int, read: ReadRange, seed: int | None, token: CancelToken
 ) -> bool:
     parts = RandomParts(total, sample.most, seed)
     while ranges := parts.take(sample.rows):
@@ -114,11 +130,12 @@ def _take_ranges(
                 if not sample.add(batch):
                     return False
         token.check()
+        sample.end_round()
     return True
 
 
-def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> Sample:
-    sample = Sample(most, is_random=False)
+def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -> SampledRows:
+    sample = SampledRows(most, is_random=False)
     with _bounded(SAMPLE_SECONDS, cancel) as token:
         token.watch(rows)
         with closing(rows.found(where)) as placed:
@@ -153,12 +170,12 @@ class RandomParts:
 
     So the rows of a few rounds are spread over the table, however many there are. The first round
     has about ``sample`` rows. If these are not enough because of a filter, the next one has as many
-    as the share of matching rows lets expect, in random order.
+    as the share of matching rows lets expect, but not many more than all before, in random order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
         self._random, self._sample = random.Random(seed), sample
-        count = SAMPLE_RANGES if total <= sample else min(SAMPLE_RANGES, max(1, sample // 500))
+        count = min(SAMPLE_RANGES, max(1, min(total, sample) // 500))
         bounds = [total * n // count for n in range(count + 1)]
         self._step = max(1, -(-total // count) if total <= sample else sample // count)
         self._least = max(1, self._step // 8)
@@ -166,14 +183,13 @@ class RandomParts:
             (low, high, self._random.randrange(low, max(low, high - self._step) + 1))
             for low, high in itertools.pairwise(bounds)
         ]
-        self._most = max(high - low for low, high, _ in self._parts)
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
         """Return the next ranges ``(start, rows)``, or none; ``found`` rows match so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
-            self._step = max(self._least, min(self._most, int(wanted)))
+            self._step = max(self._least, min(4 * self._done, int(wanted)))
         ranges = [
             one for part in self._parts for one in _next_ranges(*part, self._done, self._step)
         ]

@@ -57,7 +57,10 @@ class Thumbnail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The content of the static view: a page, the profile if available, and thumbnails by cell."""
+    """The content of the static view: a page, the profile if available, and thumbnails by cell.
+
+    ``hint`` takes the place of the live controls in the HTML.
+    """
 
     view: RowView
     page: Page
@@ -65,6 +68,7 @@ class Shown:
     pictures: dict[tuple[int, int], Thumbnail] | None = None
     note: str = ""
     chart: Chart | None = None
+    hint: str = ""
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
@@ -188,9 +192,10 @@ def _html(shown: Shown, rows: int) -> Html:
         style="margin:0 0 6px 0",
     )
     foot = element("div", _foot(shown, rows), style=f"font-size:12px;{MUTED};margin:6px 0 0 0")
+    hint = (element("div", shown.hint, style=MUTED),) if shown.hint else ()
     box = scroller("div", table, label=f"rows of {view.title[:200]}", style="max-height:480px")
     chart = () if shown.chart is None else (element("div", shown.chart.title), shown.chart.image())
-    return element("div", title, *chart, box, foot, style="padding:4px 0")
+    return element("div", title, *chart, *hint, box, foot, style="padding:4px 0")
 
 
 def _head(view: RowView, n: int, profile: ColumnProfile | None) -> Html:

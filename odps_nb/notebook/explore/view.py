@@ -24,6 +24,7 @@ from odps_nb.notebook.explore.conditions import (
     bar_condition,
     given_condition,
     make_condition,
+    value_condition,
     written,
 )
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
@@ -40,7 +41,8 @@ _UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profi
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
-MAX_CELL = 100_000
+MAX_CELL, MAX_COPY = 100_000, 4_000_000
+"""Maximum characters of one cell that is shown or copied, and of all cells copied at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,21 +190,40 @@ class RowView:
 
     def cell(self, row: int, column: int, cancel: CancelToken | None = None) -> tuple[str, bool]:
         """Return a cell's text and whether it is truncated. Nested values span several lines."""
-        token, of = cancel or CancelToken(), self.columns[column]
-        if not isinstance(self._pager, RangePager):
-            found = self._on_page(row, column, token)
-            cut = isinstance(found, list)
-            return str(found[0] if isinstance(found, list) else found), cut
-        with self._lock:
-            batches = self._pager.row(row, token)
-        if not batches:
-            raise ArgumentError(f"there is no row {row:,}")
-        array = batches[0].column(column)
+        array, of = self._again(row, 1, cancel)[0].column(column), self.columns[column]
         if pa.types.is_nested(array.type):
             text = nested_text(array[0].as_py(), of, indent=2)
         else:
             text = str(cell_texts(array, of, MAX_CELL + 1)[0])
         return text[:MAX_CELL], len(text) > MAX_CELL
+
+    def texts(
+        self, start: int, count: int, columns: Sequence[int], cancel: CancelToken | None = None
+    ) -> tuple[list[list[str | None]], int]:
+        """Return the texts of some columns of consecutive rows, and how many are truncated.
+
+        There is one list for each column. Truncation bounds each text, and all of them together.
+        """
+        batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
+        found: list[list[str | None]] = []
+        left, cut = MAX_COPY, 0
+        for n in columns:
+            found.append([])
+            for batch in batches:
+                for text in cell_texts(batch.column(n), self.columns[n], MAX_CELL + 1):
+                    kept = text if text is None else text[: min(MAX_CELL, left)]
+                    left -= len(kept or "")
+                    cut += kept != text
+                    found[-1].append(kept)
+        return found, cut
+
+    def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
+        with self._lock:
+            batches = self._pager.rows(start, count, cancel or CancelToken())
+        found = [batch for batch in batches if batch.num_rows]
+        if not found:
+            raise ArgumentError(f"there is no row {start:,}")
+        return found
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
         """Return the blob reference in a cell of the current page."""
@@ -339,9 +360,19 @@ class RowView:
             if bar >= len(bars) or (label is not None and label != visible(bars[bar].label)):
                 raise ArgumentError("the profile has changed; click a bar of the new profile")
             made = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
+        return self._only(of, made)
+
+    def value(
+        self, row: int, column: int, cancel: CancelToken | None = None, *, exclude: bool
+    ) -> Choice:
+        """Return the choice with a cell's value as the column's only condition, like `bar`."""
+        of, value = self.columns[column], self._again(row, 1, cancel)[0].column(column)[0]
+        return self._only(of, value_condition(of, value, self.timezone, exclude=exclude))
+
+    def _only(self, of: Column, made: Condition) -> Choice:
         before = [one for one in self.choice.conditions if one.column == of.name]
         kept = [one for one in self.choice.conditions if one.column != of.name]
-        if exclude and made.op == "values":
+        if made.exclude and made.op == "values":
             listed = [
                 one for old in before if old.exclude and old.op == "values" for one in old.values
             ]

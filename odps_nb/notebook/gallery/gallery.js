@@ -11,12 +11,7 @@ const KEYS =
   "Ctrl+A: all · Escape: none";
 
 function render({ model, el }) {
-  let silence = 0;
-  const send = (message, buffers) => {
-    clearTimeout(silence);
-    silence = setTimeout(() => (problem.textContent = NO_ANSWER), 10000);
-    model.send(message, undefined, buffers);
-  };
+  const send = (message, buffers) => (model.send(message, undefined, buffers), watch.asked());
   const me = String(Math.random());
   let gallery = null;
   let order = null; // blob by place; null: all blobs in row order
@@ -59,6 +54,7 @@ function render({ model, el }) {
   });
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
+  const watch = kernelWatch(model, problem, () => (busy.line.hidden = true));
   const question = h("div", { class: "odps-x-busy", hidden: true });
   const canvas = h("div", { class: "odps-g-canvas" });
   const box = h(
@@ -553,8 +549,7 @@ function render({ model, el }) {
 
   function receive(message, buffers) {
     stopSaying();
-    clearTimeout(silence);
-    if (problem.textContent === NO_ANSWER) problem.textContent = "";
+    watch.heard();
     if (message.kind === "gallery") showGallery(message, buffers);
     else if (message.kind === "tiles") message.tiles.forEach(showTile);
     else if (message.kind === "large") showLarge(message.tile, false);
@@ -584,7 +579,7 @@ function render({ model, el }) {
     model.off("msg:custom", receive);
     sizes.disconnect();
     clearTimeout(asking);
-    clearTimeout(silence);
+    watch.end();
   };
 }
 

@@ -49,6 +49,7 @@ MAX_SHOWN: Final = 100_000
 _BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
 _FIRST: Final = 6  # tiles of the static page to show before the others are read
+_NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
 class Gallery(LiveView):
@@ -74,7 +75,6 @@ class Gallery(LiveView):
     """
 
     _script = Path(__file__).with_name("gallery.js")
-    _again = "run the cell again to scroll, filter, sort, search, select or save"
     _task = "choose"
     _cancelled: ClassVar = {"save": "cancelled; files already saved are kept"}
 
@@ -171,14 +171,14 @@ class Gallery(LiveView):
                 if len(page.tiles) >= goal:
                     self._show_static(page.bundle())
                     if goal == _FIRST:
-                        self._show_widget()
+                        self._show_widget(_NO_WIDGET)
                     goal = 2 * len(page.tiles)
             made = page.bundle()
         except OdpsNbError as error:
             made = self._failed(error)
         self._show_static(made)
         if goal == _FIRST:
-            self._show_widget()
+            self._show_widget(_NO_WIDGET)
 
     def _pages(self) -> Iterator[GalleryPage]:
         return drawn_pages(

@@ -4,6 +4,8 @@
 
 const PICTURE = /^data:image\/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*$/;
 const NO_ANSWER = "no response yet: the kernel is busy, or it was restarted; after a restart, run the cell again";
+const KERNEL_BUSY = "the kernel is busy; it responds when the running cell ends";
+const KERNEL_GONE = "the kernel has stopped or was restarted; run the cell again";
 
 function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
@@ -75,6 +77,47 @@ function busyLine(send) {
     if (line.dataset.task === task) line.hidden = true;
   };
   return { line, show, end };
+}
+
+// Says in `problem` why there is no response, and calls `ended` when the kernel is gone. JupyterLab and
+// Notebook 7 report the kernel's status; in other front ends, only the silence is known.
+function kernelWatch(model, problem, ended) {
+  const kernel = model.widget_manager?.kernel;
+  let timer = 0;
+  let gone = false;
+  const say = (text) => (problem.textContent = text);
+  const unsay = () => [NO_ANSWER, KERNEL_BUSY].includes(problem.textContent) && say("");
+  function look() {
+    if (kernel.status === "busy") say(KERNEL_BUSY);
+    else unsay();
+    timer = setTimeout(look, 1000);
+  }
+  function changed(_, status) {
+    if (["restarting", "autorestarting", "terminating", "dead"].includes(status)) lost();
+  }
+  function lost() {
+    gone = true;
+    clearTimeout(timer);
+    ended();
+    say(KERNEL_GONE);
+  }
+  function asked() {
+    clearTimeout(timer);
+    if (gone) say(KERNEL_GONE);
+    else timer = kernel ? setTimeout(look, 1000) : setTimeout(say, 10000, NO_ANSWER);
+  }
+  function heard() {
+    clearTimeout(timer);
+    unsay();
+  }
+  function end() {
+    clearTimeout(timer);
+    kernel?.statusChanged.disconnect(changed);
+    kernel?.disposed.disconnect(lost);
+  }
+  kernel?.statusChanged.connect(changed);
+  kernel?.disposed.connect(lost); // shut down
+  return { asked, heard, end };
 }
 
 // Sends "ready" until the kernel responds, and returns a function that stops sending. Without a

@@ -19,7 +19,6 @@ from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import MUTED, SMALL, element
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.operations import Flusher
 
@@ -75,8 +74,6 @@ class LiveView:
     """
 
     _script: ClassVar[Path]
-    _again: ClassVar[str] = ""
-    """What to do for a live view, for readers of the static one."""
     _scripts: ClassVar[tuple[str, ...]] = ()
     _task: ClassVar[str]
     """The task for which a malformed request is reported."""
@@ -109,20 +106,18 @@ class LiveView:
         mark = f"odps-nb-{self._id}"
         style = f"<style>{_NO_MODEL.format(mark)}</style>"
         made = dict(bundle)  # `html.bundle` has already wrapped its HTML
-        is_live = self._again and in_kernel()
-        again = element("div", self._again, style=f"{SMALL};{MUTED}") if is_live else ""
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}{again}</div>'
+        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
         if self._is_displayed:
             output.replace(made, display_id=self._id)
         else:
             self._is_displayed = True
             output.show(made, display_id=self._id)
 
-    def _show_widget(self, text: str = "") -> None:
-        """Display the widget; where widgets are not supported, ``text`` is shown instead."""
+    def _show_widget(self, text: str) -> None:
+        """Display the widget; untrusted and exported notebooks show ``text`` instead."""
         bundle = self.widget()._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text or self._again})
+        output.show({**bundle, "text/plain": text})
 
     def close(self) -> None:
         """Cancel all work and free memory; the static view stays. Idempotent."""

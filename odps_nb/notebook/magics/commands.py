@@ -187,7 +187,9 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
 @argument("--pattern", metavar="GLOB", action="append", help="For a folder: e.g. only *.jpg.")
 @argument("--resume", action="store_true", help="For a folder: resume an interrupted upload.")
 @argument("--overwrite", action="store_true", help="Replace the table's or partition's contents.")
-@argument("--overwrite-partitions", action="store_true", help="Replace partitions that rows go to.")
+@argument(
+    "--overwrite-partitions", action="store_true", help="Replace the partitions that receive rows."
+)
 @argument("-q", "--quiet", action="store_true", help="Show no progress.")
 def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Write a variable, or the files of a folder, to a table in one atomic commit.

@@ -52,7 +52,11 @@ _DTYPES = together(
         choices=get_args(Decimals),
         help="Values of DECIMAL columns: exact, float, or auto (default): float if that is exact.",
     ),
-    argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
+    argument(
+        "--dtype-backend",
+        choices=get_args(DtypeBackend),
+        help="As in the read functions of pandas.",
+    ),
 )
 # Options for text that is not UTF-8 and for CHAR padding.
 _TEXTS = together(

@@ -110,7 +110,7 @@ _PACKED: Final = frozenset(
 )
 # Container formats: an unknown label may be more specific.
 _OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
-# Texts that browsers execute, and labels that only say "text".
+# Text formats that browsers execute, and labels that only mean "text".
 _ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
 _HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
 

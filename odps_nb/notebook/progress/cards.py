@@ -181,7 +181,7 @@ class CardListener(Flusher):
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
         if self._lasts and self._placed:
-            self._draw(snapshot)  # even for an operation that never started
+            self._draw(snapshot)  # draws a card even if the operation never started
             self._draw_again(snapshot)
         if self._button is not None:
             self._button.remove()

@@ -27,11 +27,13 @@ function render({ model, el }) {
   });
   const chooser = h("label", { class: "odps-u-choose" }, input, "Choose files …");
   const start = h("button", { disabled: true, onclick: begin }, "Upload");
-  const stop = h("button", { hidden: true, onclick: () => model.send({ do: "cancel" }) }, "Cancel");
+  const stop = h("button", { hidden: true, onclick: () => send({ do: "cancel" }) }, "Cancel");
   const status = h("span", { role: "status", "aria-live": "polite" }, "or drop them here");
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "all files" });
   const list = h("ul", { "aria-label": "chosen files" });
   const problem = h("div", { class: "odps-u-problem", role: "alert" });
+  const watch = kernelWatch(model, problem, () => running && ended("failed", "failed"));
+  const send = (message, buffers) => (model.send(message, undefined, buffers), watch.asked());
   const root = h(
     "div",
     {
@@ -94,7 +96,7 @@ function render({ model, el }) {
       size: file.size,
       modified: file.lastModified,
     }));
-    model.send({ do: "upload", run, files: told });
+    send({ do: "upload", run, files: told });
   }
 
   function work(is, state) {
@@ -122,13 +124,13 @@ function render({ model, el }) {
     try {
       const piece = await files[file].slice(from, from + size).arrayBuffer();
       if (mine !== run || !running) return;
-      model.send({ do: "piece", run, file, start: from, size }, undefined, [piece]);
+      send({ do: "piece", run, file, start: from, size }, [piece]);
       came[file] = from + size;
       bar.value = came.reduce((sum, one) => sum + one, 0) / total() / 2;
       const share = Math.floor((100 * came[file]) / files[file].size);
       show(file, came[file], share < 100 ? `to the kernel, ${share} %` : "in the kernel");
     } catch (error) {
-      if (mine === run) model.send({ do: "unreadable", run, file, why: String(error) });
+      if (mine === run) send({ do: "unreadable", run, file, why: String(error) });
     }
   }
 
@@ -173,14 +175,16 @@ function render({ model, el }) {
   };
   const listen = (message) => {
     stopSaying();
+    watch.heard();
     if (message.kind === "ready") ready(message);
     else if (message.run === run && heard[message.kind]) heard[message.kind](message);
   };
   model.on("msg:custom", listen);
   // no kernel responds if the notebook was reopened without one
-  const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));
+  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
   return () => {
     stopSaying();
+    watch.end();
     model.off("msg:custom", listen);
     hide.remove();
   };

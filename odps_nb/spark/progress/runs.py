@@ -145,7 +145,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Pass the figures of an activity to a tracker; for ``None``, of all jobs with the tag."""
+        """Pass the figures of an activity, or of all jobs with the tag, to a tracker."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)

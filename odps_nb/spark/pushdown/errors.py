@@ -65,7 +65,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
     text = _LINE.sub("", text)  # the column number does not fit the original text
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
-        hint = "the message is Spark's; call explain_sql to see what is read from each table"
+        hint = "call explain_sql to see what is read from each table; the message is from Spark"
         return QueryError(shorten(message, _MAX_MESSAGE), code=condition, hint=hint)
     parameters = failure.getMessageParameters() or {}
     column = str(parameters.get("objectName", "")).rpartition(".")[2].strip("`")

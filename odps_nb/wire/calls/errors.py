@@ -118,11 +118,11 @@ _IN_MICROSECONDS = (
 )
 _COPIED = "try again later: the service is copying the table to another cluster"
 _HINT_OF_CODE = {
-    "Unauthorized": f"{_ID}; check also that this machine's clock is right within 15 minutes",
+    "Unauthorized": f"{_ID}; this machine's clock may deviate by at most 15 minutes",
     "InvalidAccessKeyId": _ID,
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
-    "RequestTimeTooSkewed": "check this machine's clock; it must be right within 15 minutes",
+    "RequestTimeTooSkewed": "set this machine's clock; it may deviate by at most 15 minutes",
     "AuthenticationRequestExpired": "get new temporary keys; these have expired",
     "NoPermission": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
@@ -138,17 +138,17 @@ _HINT_OF_CODE = {
     "InvalidRowRange": "request rows within the session's row count",
     "InvalidColumnSpec": "check the names of the columns; table.schema lists them",
     "MissingPartitionSpec": "name a partition, e.g. partition='ds=2024-01-01'",
-    "MethodNotAllowed": "read a view with odps.sql(…); this object does not allow the request",
+    "MethodNotAllowed": "use odps.sql(…) if this is a view; views do not support this request",
     "MalformedDataStream": "write again; the uploaded bytes were changed in transit",
-    "RowOffsetConflict": "check for other writers of this stream; otherwise rows are missing",
+    "RowOffsetConflict": "check whether another writer uses this stream; if not, rows are missing",
     "StatusConflict": "begin a new session; this one has expired or was already committed",
     "DataVersionConflict": _COPIED,
     "DataUnderReplication": _COPIED,
     "InvalidState": "begin a new session; this one was already committed or aborted",
     "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableAlreadyExists": "choose another name, or pass if_not_exists=True",
-    "TableModified": "run the operation again; the table was changed during it",
-    "SchemaModified": "run the operation again; the columns were changed during it",
+    "TableModified": "run the operation again; the table was changed in the meantime",
+    "SchemaModified": "run the operation again; its columns were changed in the meantime",
     "InsufficientStorage": "free disk space on the service, and try again",
     "StorageFailure": "check the disk and the system log of the service, then restart it",
     "ParseError": "check the SQL text",
@@ -156,11 +156,11 @@ _HINT_OF_CODE = {
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     AccessDeniedError: "check the access id and key, and your permissions on the object",
     NotFoundError: "check the name, the project and the endpoint",
-    ConflictError: "check the state of the object, which is not as expected, and try again",
+    ConflictError: "check the state of the object, and try again",
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
     ThrottledError: "wait and try again, or pass a smaller workers=",
     ServerFaultError: "try again; if it still fails, report the request id",
-    ServiceError: "check the endpoint: the server there is not MaxCompute",
+    ServiceError: "check the endpoint: the server at this address is not MaxCompute",
 }
 
 

@@ -200,7 +200,8 @@ def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
         return f"{scheme}://{host}"
     if scheme == "https" and not host.lower().startswith("https://"):
         raise ConfigError(
-            f"the service's tunnel endpoint {host} is not encrypted, but {endpoint} is",
+            f"the service returned the unencrypted tunnel endpoint {host}, "
+            f"but {endpoint} is encrypted",
             option="tunnel_endpoint",
             hint=f"pass tunnel_endpoint='https://{host.partition('://')[2]}', or the http:// "
             "address if tokens and data may be sent unencrypted",

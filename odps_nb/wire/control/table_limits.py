@@ -70,7 +70,7 @@ def _generated_problem(schema: TableSchema) -> str | None:
         if len(schema.partition_columns) > 1:
             return "AUTO PARTITIONED BY allows only one partition column"
         if not made.source:
-            return f"{made.text} has a unit other than {', '.join(TIME_UNITS)}"
+            return f"{made.text} must have one of the units {', '.join(TIME_UNITS)}"
         if (source := schema.source_of(column)) is None or source not in schema.columns:
             return f"{made.text} needs a date or time column {made.source!r}"
     return None

@@ -42,6 +42,7 @@ CELLS = [
     "odps.table('media').read(['id', 'name'])",
 ]
 ORDERS, MEDIA, HOSTILE = 0, 1, 2
+AGAIN = "run the cell again to page, filter or sort"
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,9 @@ def hostile(odps):
 
     name = f"explore_hostile_{os.getpid()}"
     comment = "<img src=/beacon/comment onerror=odpsNbProbe=1>"
-    table = odps.create_table(name, f"id bigint comment '{comment}', word string")
+    table = odps.create_table(name, f"id bigint comment '{comment}', word string, size bigint")
     texts = [NASTY, "\u202egnp.exe", "long " * 100, "two\nlines"]
-    table.write(pa.table({"id": range(4), "word": texts}))
+    table.write(pa.table({"id": range(4), "word": texts, "size": [-1234567, 1000, 3, None]}))
     yield name
     odps.drop_table(name)
 
@@ -247,6 +248,55 @@ def test_the_keyboard_alone_moves_turns_filters_and_opens(page):
     use_the_keyboard(page, explorer(page, ORDERS))
 
 
+def test_cells_are_copied_as_a_spreadsheet_takes_them(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view = explorer(page, HOSTILE)
+    said = view.locator(".odps-x-said")
+    cell(view, 1, 2).click()
+    for key in ("ArrowDown", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(f"Shift+{key}")
+    assert view.locator('[aria-selected="true"]').count() == 6
+    page.keyboard.press("ControlOrMeta+c")
+    expect(said).to_have_text("copied 6 cells")
+    copied = "() => navigator.clipboard.readText()"
+    rows = ["\u202egnp.exe\t1000", f"{'long ' * 100}\t3", '"two\nlines"\t']
+    assert page.evaluate(copied) == "\n".join(rows)
+    assert cell(view, 0, 2).inner_text() == "-1,234,567"
+    cell(view, 0, 0).click()
+    cell(view, 0, 2).click(modifiers=["Shift"])
+    cell(view, 0, 2).click(button="right")
+    view.get_by_role("menuitem", name="Copy").click()
+    expect(said).to_have_text("copied 3 cells")
+    nasty = NASTY.replace('"', '""')
+    assert page.evaluate(copied) == f'0\t"{nasty}"\t-1234567'
+
+
+def test_the_menu_of_a_cell_filters_by_its_value(page):
+    view = explorer(page, MEDIA)
+    n = column_of(view, "declared")
+    value = cell(view, 3, n).inner_text()
+    equal = view.locator(f'td[data-column="{n}"]:not([data-row="-1"])').filter(has_text=value)
+    count = equal.count()
+    for item, condition, rows in (
+        ("Filter by this value", f"declared is {value}", count),
+        ("Exclude this value", f"declared is not {value}", 48 - count),
+    ):
+        cell(view, 3, n).click(button="right")
+        view.get_by_role("menuitem", name=item).click()
+        expect(view.locator(".odps-x-chip bdi")).to_have_text(condition)
+        expect(status(view)).to_have_text(f"rows 1–{rows} of {rows}")
+        view.get_by_label("remove the filter").click()
+        expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
+def test_the_keys_are_listed(page):
+    view = explorer(page, ORDERS)
+    cell(view, 0, 0).press("?")
+    expect(view.get_by_role("dialog")).to_contain_text("Alt + Shift")
+    page.keyboard.press("Escape")
+    expect(view.get_by_role("dialog")).to_be_hidden()
+
+
 def test_a_long_and_a_nested_value_unfold(page):
     view = explorer(page, ORDERS)
     cell(view, 0, column_of(view, "address")).click()
@@ -264,15 +314,18 @@ def test_a_long_and_a_nested_value_unfold(page):
 def test_a_grid_tells_its_size_and_its_cells_to_a_screen_reader(page):
     grid = explorer(page, ORDERS).get_by_role("grid")
     assert grid.get_attribute("aria-rowcount") == "2048002"
-    assert grid.get_attribute("aria-colcount") == "22"
+    assert grid.get_attribute("aria-colcount") == "23"  # with the row numbers
     assert grid.get_by_role("columnheader").count() == 22
     assert grid.locator('[tabindex="0"]').count() == 1
     assert grid.locator("tbody tr").nth(0).get_attribute("aria-rowindex") == "3"
+    assert grid.get_by_role("rowheader").nth(99).inner_text() == "100"
+    indices = [cell(explorer(page, ORDERS), 0, n).get_attribute("aria-colindex") for n in (0, 21)]
+    assert indices == ["2", "23"]
 
 
 def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
     view = explorer(page, HOSTILE)
-    assert view.locator("th bdi").all_inner_texts() == ["id", "word"]
+    assert view.locator("th bdi").all_inner_texts() == ["id", "word", "size"]
     assert cell(view, 0, 1).inner_text().startswith(NASTY[:60])
     assert cell(view, 1, 1).inner_text() == "\\u202egnp.exe"
     assert view.locator("td img, td script").count() == 0
@@ -293,6 +346,51 @@ def test_a_live_view_replaces_its_static_view(page):
     # three static twins are there, hidden; the read of the last cell is all that is static
     assert tables.count() == 4
     assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
+
+
+def shown_names(view):
+    return view.locator("th bdi:visible").all_inner_texts()
+
+
+def test_columns_are_found_hidden_moved_pinned_and_resized(page):
+    view = explorer(page, ORDERS)
+    everything = shown_names(view)
+    view.get_by_role("button", name="Columns", exact=True).click()
+    view.get_by_label("find a column").fill("STAT")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert shown_names(view) == [name for name in everything if name != "status"]
+    expect(view.get_by_role("button", name="Columns (1 hidden)")).to_be_visible()
+    n = everything.index("status")
+    assert cell(view, 0, n + 1).get_attribute("aria-colindex") == str(n + 3)  # as before
+    page.keyboard.press("Enter")
+    assert active(page)[1] == str(n)
+    view.get_by_role("button", name="Columns", exact=True).click()
+    assert shown_names(view) == everything
+    header = cell(view, -2, n)
+    header.focus()
+    page.keyboard.press("Alt+Shift+ArrowLeft")
+    moved = [*everything[: n - 1], "status", everything[n - 1], *everything[n + 1 :]]
+    assert shown_names(view) == moved
+    assert cell(view, 5, n).get_attribute("aria-colindex") == str(n + 1)
+    width = header.bounding_box()["width"]
+    page.keyboard.press("Alt+ArrowRight")
+    assert header.bounding_box()["width"] == pytest.approx(width + 24, abs=1)
+    header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
+    assert header.bounding_box()["width"] > width + 40
+    assert header.get_attribute("aria-sort") == "none"  # it was no click
+    header.drag_to(cell(view, -2, 0))
+    assert shown_names(view)[:2] == ["status", everything[0]]
+    header.press("Shift+F10")
+    view.get_by_role("menuitem", name="Pin column").click()
+    left = header.bounding_box()["x"]
+    cell(view, -2, 21).scroll_into_view_if_needed()
+    assert header.bounding_box()["x"] == pytest.approx(left, abs=1)
+    view.get_by_label("next page").click()
+    expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
+    assert shown_names(view)[0] == "status"  # it stays for other pages
+    view.get_by_label("first page").click()
+    expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
 
 
 # -- afterwards: the page is not used any more ----------------------------------------------------
@@ -316,6 +414,13 @@ def test_a_saved_notebook_has_no_key(saved, service):
     assert service.access_key not in json.dumps(saved)
 
 
+@pytest.mark.usefixtures("saved")
+def test_a_kernel_that_was_ended_is_noticed_at_once(page):
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")
+    said = page.get_by_text("the kernel has stopped or was restarted; run the cell again")
+    expect(said).to_have_count(3)
+
+
 @pytest.fixture(scope="module")
 def reopened(page, jupyter, saved):
     """JupyterLab loaded anew with the saved notebook, whose kernel was ended."""
@@ -330,10 +435,11 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reo
     # JupyterLab may draw outputs before it knows widgets: then there is a line to read in the place
     # of the error, which is hidden
     failed = reopened.get_by_text("model not found")
-    either = failed.or_(reopened.get_by_text("run the cell again to turn pages"))
+    either = failed.or_(reopened.get_by_text("<Explorer of "))
     expect(either).to_have_count(3, timeout=60_000)
     assert not any(failed.nth(n).is_visible() for n in range(failed.count()))
     assert all(tables.nth(n).is_visible() for n in range(4))
+    assert reopened.get_by_text(AGAIN).count() == 3
     await_kernel(reopened, "explore.ipynb")
     close_notebook(reopened, kernel=True)
 
@@ -350,7 +456,7 @@ def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, save
     assert "sample of 64,000 of 2,048,000 rows" in reopened.locator("body").inner_text()
     assert NASTY[:40] in tables.nth(2).inner_text()
     assert reopened.evaluate("() => window.odpsNbProbe ?? null") is None
-    assert "run the cell again" in reopened.locator(".jp-OutputArea").nth(1).inner_text()
+    assert reopened.get_by_text(AGAIN).count() == 3
     close_notebook(reopened, kernel=True)
 
 
@@ -364,5 +470,6 @@ def test_an_export_shows_the_static_view(browser, jupyter, tmp_path):
     assert tables.count() == 4
     assert tables.nth(0).is_visible()
     assert "2,048,000 rows" in page.locator("body").inner_text()
+    assert page.get_by_text(AGAIN).count() == 3
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     context.close()

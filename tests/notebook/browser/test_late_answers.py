@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,11 @@ pytestmark = pytest.mark.browser
 RENDER = """async (script) => {
   const module = await import("data:text/javascript;base64," + script);
   window.sent = [];
+  const kernel = window.kernel = {status: "idle", disposed: {connect: () => {}}, statusChanged: {
+    connect: (tell) => (kernel.change = (status) => tell(kernel, kernel.status = status)),
+  }};
   const model = {get: () => "", on: (_, tell) => (window.tell = tell), off: () => {},
-                 send: (message) => window.sent.push(message)};
+                 widget_manager: {kernel}, send: (message) => window.sent.push(message)};
   module.default.render({model, el: document.body});
 }"""
 
@@ -69,6 +73,24 @@ def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> N
     tell(page, order="row")
     page.clock.run_for(100_000)
     assert said() == 3
+
+
+def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> None:
+    said = page.get_by_role("alert")
+    tell(page, order="row")
+    page.get_by_label("descending", exact=True).click()
+    page.clock.run_for(5000)
+    expect(said).to_have_text("")  # the kernel is idle: the service is slow
+    page.evaluate("() => (window.kernel.status = 'busy')")
+    page.clock.run_for(1000)
+    expect(said).to_have_text(re.compile("^the kernel is busy"))
+    tell(page, order="row")
+    expect(said).to_have_text("")
+    page.evaluate("() => window.kernel.change('restarting')")
+    expect(said).to_have_text(re.compile("run the cell again$"))
+    page.evaluate("() => window.kernel.change('idle')")
+    page.get_by_label("descending", exact=True).click()
+    expect(said).to_have_text(re.compile("run the cell again$"))
 
 
 def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:

@@ -203,6 +203,7 @@ def test_a_read_with_a_limit_and_a_result_are_searched(odps, written):
         view.choose(Choice(search="HANGZHOU"))
         assert all_ids(view) == [n for n in range(50) if n % len(WORDS) == 9]
         assert view.searched == 50
+        assert view.cell(1, 0) == ("23", False)
         view.close()
 
 

@@ -150,6 +150,29 @@ def test_a_page_is_one_message_of_bounded_size(live):
     browser.wait("page", start=1_000_000)
 
 
+def test_a_cell_filters_without_its_value_in_the_request(live):
+    explorer, browser = live
+    explorer.receive({"do": "value", "row": 7, "column": 0, "not": True})
+    content, buffers = browser.wait("page", start=0)
+    assert [one["text"] for one in content["conditions"]] == ["id is not 1,000,008"]
+    assert json.loads(buffers[0])[0][5:8] == ["1000006", "1000007", "1000009"]
+
+
+def test_copied_cells_come_as_texts(live):
+    explorer, browser = live
+    explorer.receive({"do": "copy", "start": 3, "count": 2, "columns": [0, 3]})
+    content, _ = browser.wait("copied")
+    assert (content["cells"][0], content["cut"]) == (["1000004", "1000005"], 0)
+    assert len(content["cells"][1]) == 2
+
+
+def test_the_script_of_an_explorer_is_small(odps):
+    """Each explorer sends it before its rows; saved widget states have it each time."""
+    explorer = odps.table("orders").explore()
+    assert len(explorer.widget()._esm.encode()) <= 64 * 1024
+    explorer.close()
+
+
 def test_meaningless_requests_are_reported_and_have_no_effect(live):
     explorer, browser = live
     for content in (
@@ -166,6 +189,8 @@ def test_meaningless_requests_are_reported_and_have_no_effect(live):
         {"do": "sort", "order": [[0, False], [0, True]]},
         {"do": "blobs", "start": 0, "cells": [[10**9, 0]]},
         {"do": "cell", "row": 10**9, "column": 0},
+        {"do": "value", "row": 10**9, "column": 0, "not": False},
+        {"do": "copy", "start": -5, "count": 2, "columns": [0]},
     ):
         explorer.receive(content)
     explorer.receive({"do": "page", "start": 0})

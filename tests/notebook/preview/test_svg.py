@@ -59,6 +59,6 @@ def test_a_tile_shows_the_source_and_why_or_the_picture():
     made = tile(Value(HOSTILE["use"]))
     assert "<img" not in made.html
     assert "&lt;use href" in made.html
-    assert "would draw more than 10,000 shapes: shown as source" in made.html
+    assert "shown as source, because it draws more than 10,000 shapes" in made.html
     drawn = tile(Value(PLAIN["arrow"]))
     assert base64.b64encode(PLAIN["arrow"].encode()).decode() in drawn.html

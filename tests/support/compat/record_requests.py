@@ -71,7 +71,7 @@ class Outcome:
             return "equal"
         strip = self.job.strip.get(self.version)
         if strip is not None and [strip(one) for one in self.ours] == self.theirs:
-            return "equal except as explained"
+            return "equal, except for the difference below"
         return "DIFFERENT"
 
 

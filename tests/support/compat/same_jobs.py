@@ -448,18 +448,18 @@ JOBS = (
     Job(name="write, exactly once, overwrite", theirs=their_write, ours=our_write),
     Job(name="write session and stream looked up", theirs=their_lookup, ours=our_lookup),
     Job(name="abort", theirs=their_abort, ours=our_abort),
-    Job(name="one blob up", theirs=their_single_blob, ours=our_single_blob, only=UPLOAD),
-    blob_batch_job("three blobs up", (None, None, None)),
+    Job(name="upload of one blob", theirs=their_single_blob, ours=our_single_blob, only=UPLOAD),
+    blob_batch_job("upload of three blobs", (None, None, None)),
     blob_batch_job(
-        "three blobs up with file names",
+        "upload of three blobs with file names",
         ("a.txt", "b.txt", "c.txt"),
         strip={2: without_file_names},
         explanation="in version 2, only odps_nb sends `CustomFileName`; the stock client sends it "
         "only in version 3. Servers ignore unknown members (`docs/protocol.md` section 3), and a "
         "server that supports this member should not lose the user's file name.",
     ),
-    blob_read_job("one blob down", 1),
-    blob_read_job("two blobs down", 2),
+    blob_read_job("download of one blob", 1),
+    blob_read_job("download of two blobs", 2),
     Job(name="rows of a SQL instance", theirs=their_instance, ours=our_instance),
 )
 

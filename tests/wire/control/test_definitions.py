@@ -80,7 +80,7 @@ DAY = truncated("t", "day")
             "the comment of the column 'id' has 1,026 bytes",
         ),
         (schema_of("t timestamp", "ds string, h string", DAY), "", "only one partition column"),
-        (schema_of("t timestamp", "ds string", truncated("t", "week")), "", "has a unit other"),
+        (schema_of("t timestamp", "ds string", truncated("t", "week")), "", "one of the units"),
         (schema_of("u timestamp", "ds string", DAY), "", "needs a date or time column 't'"),
         (schema_of("t bigint", "ds string", DAY), "", "needs a date or time column 't'"),
     ],

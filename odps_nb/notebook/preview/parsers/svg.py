@@ -77,13 +77,13 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         raise UnshowableError(f"not XML: {error}") from None
     drawn = _Count(reader).of_document()
     if drawn > MAX_DRAWN:
-        raise UnshowableError(f"would draw more than {MAX_DRAWN:,} shapes: shown as source")
+        raise UnshowableError(f"shown as source, because it draws more than {MAX_DRAWN:,} shapes")
     return {"drawn": drawn}, b""
 
 
 def _refusal(what: str) -> UnshowableError:
     """Return the error for an unsupported feature."""
-    return UnshowableError(f"has {what}: shown as source")
+    return UnshowableError(f"shown as source, because it contains {what}")
 
 
 class _Reader:
@@ -185,7 +185,7 @@ class _Count:
         self._sheet, self._once = _sheet_links(sheet, elements=reader.count)
         self._dash = min(reader.dash, _dash_of({}, sheet))
         if self._dash < math.inf and (reader.odd or _has_odd_lengths({}, sheet)):
-            raise _refusal("uncountable dashes")
+            raise _refusal("dashes that cannot be counted")
         self._known: dict[int, tuple[float, float]] = {}
         self._under_way: set[int] = set()
 
