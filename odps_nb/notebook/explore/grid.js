@@ -6,7 +6,7 @@ const PLAIN = /(^|_)(id|year)$/i; // names of columns whose integers have no sep
 const GRID_KEYS = [
   ["arrows, Home, End", "move; with Ctrl to the first or last row"],
   ["Page Down, Page Up", "move by a screen, then to the next or previous page"],
-  ["Enter", "header: sort; profile: open; cell: show the full value"],
+  ["Enter", "header: sort, with Shift by several columns; profile: open; cell: show the full value"],
   ["Shift + arrows, Shift + click", "select cells"],
   ["Ctrl or Cmd + C", "copy the selected cells, to paste in a spreadsheet"],
   ["Shift + F10, right click", "menu of the cell or column"],
