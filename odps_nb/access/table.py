@@ -384,6 +384,8 @@ class Table(ForEngines):
     ) -> BlobColumn:
         """Return handles of a column's blobs; their bytes are fetched on use.
 
+        The first three columns of numbers, dates, booleans or strings are read, too, for captions.
+
         Parameters
         ----------
         column

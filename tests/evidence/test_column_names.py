@@ -78,7 +78,7 @@ def test_engines_and_the_explorer_filter_and_sort_by_such_columns(
     assert lazy.collect().shape == (1, 5)
     rows = rows_of(table.read())
     for name in NAMES:
-        ordered = rows.ordered(name, descending=True, where="`44` > 1")
+        ordered = rows.ordered(((name, True),), "`44` > 1")
         assert [row["c0"] for batch in ordered.every() for row in batch.to_pylist()] == [2, 1]
 
 

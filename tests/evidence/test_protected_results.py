@@ -79,7 +79,7 @@ def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) 
     assert view.describe().columns
     view.choose(Choice(conditions=("n >= 9990",)))
     assert [int(text) for text in view.page(0).columns[0]] == list(range(9990, 10_000))
-    view.choose(Choice(order="n", descending=True))  # by SQL, which reads all rows
+    view.choose(Choice(order=(("n", True),)))  # by SQL, which reads all rows
     assert view.page(0).columns[0][0] == "10999"
 
 

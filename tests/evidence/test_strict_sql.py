@@ -76,7 +76,7 @@ def test_whole_tables_are_read_and_sorted_all_the_same(strict: Connection) -> No
     table = strict.table("parts")
     assert sorted(table.read().to_pandas()["id"]) == [1, 2, 3]
     view = RowView(rows_of(table.read()))
-    view.choose(Choice(order="id", descending=True))
+    view.choose(Choice(order=(("id", True),)))
     assert [int(text) for text in view.page(0).columns[0]] == [3, 2, 1]
     found = eval(view.code, {"odps": strict})  # noqa: S307  the code that it offers to copy
     assert found.to_pandas()["id"].to_list() == [3, 2, 1]

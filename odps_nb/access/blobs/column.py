@@ -67,7 +67,7 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return the caption of a blob's tile: the blob's row, or its position in this column."""
+        """Return the caption of a blob's tile: values of its row, or its position here."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property

@@ -11,6 +11,9 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.blobs.many import (
@@ -27,6 +30,7 @@ from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import BlobReference, Compression, count_of, format_bytes, shorten
+from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
 
 _SHOWN_NAME = 32
+_BESIDE, _SHOWN_VALUE = 3, 100  # columns in a caption, and characters of each
 _AT_A_TIME = 8
 _LEARNED = 20
 _PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
@@ -287,31 +292,39 @@ def gather_blobs(
     read: Callable[[list[str]], Scan],
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
-    """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`."""
+    """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`.
+
+    The same read fetches a few short columns of the rows for the captions.
+    """
     limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)
-    blobs: list[Blob] = []
+    beside = [one.name for one in table.schema.columns if _is_short(one)][:_BESIDE]
+    found: list[tuple[Blob, str]] = []
     summary = ""
     if limit != 0:
         # With a limit, read one split at a time: the first rows usually contain enough blobs.
         workers = None if limit is None else 1
-        scan = read([path[0]])
-        with closing(_references(scan, path, workers)) as references:
-            made = (Blob(table.connection, BlobReference.from_text(one)) for one in references)
-            blobs = list(islice(made if keep is None else filter(keep, made), limit))
-            if len(blobs) == limit:
+        scan = read([path[0], *beside])._replacing()
+        with closing(_references(scan, path, beside, workers)) as references:
+            made = (
+                (Blob(table.connection, BlobReference.from_text(one)), caption)
+                for one, caption in references
+            )
+            found = list(islice((one for one in made if keep is None or keep(one[0])), limit))
+            if len(found) == limit:
                 summary = _summary(limit, references, scan.row_count, searched=keep is not None)
     name = ".".join(path)
     return BlobColumn(
-        blobs,
+        [blob for blob, _ in found],
         title=f"{table.name}.{name}",
         summary=summary,
+        captions=[caption for _, caption in found] if beside else None,
         source=FrameBlobs(table.connection),
         name=name,
     )
 
 
-def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
+def _summary(limit: int, rest: Iterator[object], rows: int | None, *, searched: bool) -> str:
     """Return text such as ``first 24 of 47 blobs``; empty if there are no further blobs."""
     first = f"first {count_of(limit, 'blob')}"
     if searched:  # counting further matches could take a long time
@@ -325,8 +338,23 @@ def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: boo
     return f"first {limit:,} of {limit + 1 + sum(1 for _ in rest):,} blobs"
 
 
-def _references(scan: Scan, path: BlobPath, workers: int | None) -> Generator[str, None, None]:
+def _is_short(column: Column) -> bool:
+    kinds = ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TEXT")
+    return TYPE_FACTS[column.type.code].kind in kinds
+
+
+def _references(
+    scan: Scan, path: BlobPath, beside: Sequence[str], workers: int | None
+) -> Generator[tuple[str, str], None, None]:
+    """Iterate over the references with their captions, such as ``id 12 · name cat.png``."""
     with closing(scan.batches(workers=workers)) as batches:
         for batch in batches:
-            for cell in batch.column(0).to_pylist():
-                yield from walk_blobs(cell, path[1:])
+            texts = [
+                pc.utf8_slice_codeunits(one.cast(pa.string()), 0, _SHOWN_VALUE).to_pylist()
+                for one in batch.columns[1:]
+            ]
+            for row, cell in enumerate(batch.column(0).to_pylist()):
+                for reference in walk_blobs(cell, path[1:]):
+                    values = ("null" if text[row] is None else text[row] for text in texts)
+                    pairs = zip(beside, values, strict=True)
+                    yield reference, " · ".join(f"{name} {value}" for name, value in pairs)

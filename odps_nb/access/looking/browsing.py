@@ -62,6 +62,31 @@ def name_in_sql(name: str) -> str:
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
+Order = tuple[tuple[str, bool], ...]
+"""Columns to sort by, the most significant first, each with whether it is descending."""
+
+
+def can_be_sorted(column: Column) -> bool:
+    """Whether ``order by`` accepts the column; nested, JSON and binary values have no order."""
+    facts = TYPE_FACTS[column.type.code]
+    return bool(facts.width) or facts.kind not in ("OTHER", "BYTES")
+
+
+def check_order(columns: Sequence[Column], order: Order) -> None:
+    """Raise `ArgumentError` for an order by a column that is missing, repeated or not sortable."""
+    known = {one.name: one for one in columns}
+    for name, _ in order:
+        if name not in known:
+            raise ArgumentError(f"there is no column {name!r} to sort by")
+        if not can_be_sorted(known[name]):
+            raise ArgumentError(
+                f"rows cannot be sorted by {name!r}: {known[name].type} values have no order",
+                hint="sort by a column of numbers, times, texts or booleans",
+            )
+    if len({name for name, _ in order}) < len(order):
+        raise ArgumentError("a column occurs twice in the order")
+
+
 def rows_of(source: RowForms) -> Rows:
     """Return the row source of a scan or result; invalid UTF-8 is replaced."""
     shown = source._replacing()
@@ -85,7 +110,7 @@ class _ScanRows:
         self._scan, self._columns = scan, columns
         self.text = text or scan._plan.text  # of data, whose invalid UTF-8 is never replaced
         self._running: Scan | None = None
-        self._chosen: tuple[str, Scan] | None = None
+        self._chosen: tuple[str | None, Scan] | None = None
         self._job = _Job()
 
     @property
@@ -160,23 +185,26 @@ class _ScanRows:
             self._running = Scan(self.connection, self._filtered(where))
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
-    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
+    def found(
+        self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
+    ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
         Each batch is yielded with its place, at which a later call of this source may ``begin``.
         Consecutive batches may share the place of the first of them. With a limit, all batches
         share one place, the first row.
         """
-        if where is None:
-            self._running = self._scan
-        elif self._chosen is None or self._chosen[0] != where:
-            self._running = Scan(self.connection, self._filtered(where))
-            self._chosen = where, self._running
-        else:
-            self._running = self._chosen[1]
-        return self._placed(self._running, begin)
+        if self._chosen is None or self._chosen[0] != where:
+            scan = self._scan
+            made = Scan(self.connection, self._filtered(where)) if where else None
+            # a copy, so that `stop` leaves the reads of a `twin` running
+            self._chosen = where, made or scan._copy(scan._plan, scan._session)
+        self._running = self._chosen[1]
+        return self._placed(self._running, begin, cancel)
 
-    def _placed(self, scan: Scan, begin: RowPlace) -> Generator[Placed, None, None]:
+    def _placed(
+        self, scan: Scan, begin: RowPlace, cancel: CancelToken | None
+    ) -> Generator[Placed, None, None]:
         if scan._plan.limit is not None:
             some = scan.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
             with closing(some):
@@ -184,7 +212,7 @@ class _ScanRows:
                     yield START, batch
             return
         storage = self.connection._storage
-        token = storage.operation()
+        token = storage.operation(cancel)
 
         def placed() -> Generator[Placed, None, None]:
             session = scan._opened(token=token)
@@ -225,14 +253,19 @@ class _ScanRows:
         RowFilter.parse(both, schema, timezone=plan.timezone)  # raises before anything is sent
         return replace(plan, where=both, schema=schema)
 
-    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        """Run a SQL job and return the first `MAX_SORTED` rows in sorted order."""
+    def ordered(self, order: Order, where: str | None) -> Rows:
+        """Run the job `sorting` and return the first `MAX_SORTED` rows in sorted order.
+
+        As in SQL, a null sorts below every value: first if ascending, last if descending.
+        """
+        text = self.sorting(order, where)
+        return self._job.sorted(self, text, shown=self._scan._plan.text)
+
+    def sorting(self, order: Order, where: str | None) -> str:
+        """Return the query that `ordered` runs."""
         named = [name_in_sql(one.name) for one in self.columns]
         text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
-        text += self.relation(where)
-        return self._job.sort(
-            self, text, column, descending=descending, shown=self._scan._plan.text
-        )
+        return text + self.relation(where) + _order_by(self.columns, order)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -385,8 +418,10 @@ class _ResultRows:
                 token.check()
                 yield self._shown(batch if row_filter is None else row_filter.apply(batch))
 
-    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
-        self._token = token = CancelToken()
+    def found(
+        self, where: str | None, begin: RowPlace = START, cancel: CancelToken | None = None
+    ) -> Generator[Placed, None, None]:
+        self._token = token = CancelToken(cancel)
         row_filter = None if where is None else self._filter(where)
         for start in range(begin.row, self._readable.row_count, STEP_ROWS):
             row = start
@@ -416,16 +451,12 @@ class _ResultRows:
             return batch
         return batch.select(range(self._first_columns))
 
-    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        text = f"select * {self.relation(where)}"
-        return self._job.sort(
-            self,
-            text,
-            column,
-            descending=descending,
-            shown=self._result._text,
-            settings=self._result.settings,
-        )
+    def ordered(self, order: Order, where: str | None) -> Rows:
+        text, result = self.sorting(order, where), self._result
+        return self._job.sorted(self, text, shown=result._text, settings=result.settings)
+
+    def sorting(self, order: Order, where: str | None) -> str:
+        return f"select * {self.relation(where)}{_order_by(self.columns, order)}"
 
     partitions: tuple[str, ...] = ()
 
@@ -493,6 +524,12 @@ def _inside(partitions: Sequence[PartitionSpec]) -> str:
     return " or ".join(said)
 
 
+def _order_by(columns: Sequence[Column], order: Order) -> str:
+    check_order(columns, order)
+    keys = [name_in_sql(name) + (" desc" if descending else "") for name, descending in order]
+    return f" order by {', '.join(keys)} limit {MAX_SORTED}"
+
+
 class _Job:
     """A SQL job over rows that can be stopped."""
 
@@ -500,22 +537,14 @@ class _Job:
         self._result: Result | None = None
         self._stopped = False
 
-    def sort(
+    def sorted(
         self,
         rows: Rows,
-        query: str,
-        column: str,
+        text: str,
         *,
-        descending: bool,
         shown: TextOptions,
         settings: Mapping[str, str] | None = None,
     ) -> Rows:
-        known = next((one for one in rows.columns if one.name == column), None)
-        facts = None if known is None else TYPE_FACTS[known.type.code]
-        if facts is None or (facts.kind in ("OTHER", "BYTES") and not facts.width):
-            raise ArgumentError(f"rows cannot be sorted by {column!r}")
-        way = " desc" if descending else ""
-        text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
         result = self.run(rows, text, shown=shown, settings=settings)
         return _ResultRows(result, title=rows.title, like=rows.columns)
 

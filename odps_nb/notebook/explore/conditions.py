@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,6 @@ from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_WHOLE_BOUND = 2**63
 _LARGEST = "1.7976931348623157e308"  # also of a FLOAT, which is compared as a DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
@@ -296,26 +294,6 @@ def value_condition(
     if exact is None:  # a type without input in the builder, or a time with nanoseconds
         return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)
     return bar_condition(column, Bar(label, 0, value=exact), timezone, exclude=exclude)
-
-
-def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition for rows that contain the text, or a number or date equal to it."""
-    wanted: dict[str, tuple[str, object]] = {"TEXT": ("like", f"%{_literally(text)}%")}
-    with suppress(ValueError):
-        if abs(number := int(text)) < _WHOLE_BOUND:
-            wanted["INTEGER"] = "=", number
-    with suppress(ValueError):
-        wanted["DATE"] = "=", datetime.date.fromisoformat(text)
-    found = []
-    for column in columns:
-        if kind_of(column) in wanted:
-            sign, value = wanted[kind_of(column)]
-            found.append(
-                bind(f"{name_in_sql(column.name)} {sign} :v", {"v": value}, timezone="UTC")
-            )
-    if not found:
-        raise ArgumentError(f"cannot search for {text!r}: no column has a type that can contain it")
-    return " or ".join(found)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:

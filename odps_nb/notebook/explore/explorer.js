@@ -23,7 +23,7 @@ function chartPanel(send) {
   bar.append(stepLabel, draw, copy);
   const panel = h("div", { class: "odps-x-panel odps-x-charts", hidden: true }, bar, note, picture);
   let columns = [];
-  let filtered = false;
+  let filtered = "";
   let code = "";
 
   const named = (select) => columns.find((one) => one.name === select.value);
@@ -64,16 +64,15 @@ function chartPanel(send) {
   function show(message) {
     code = message.code;
     copy.hidden = false;
-    note.textContent = `${message.title} · ${message.note}${filtered ? " that match the filter" : ""}`;
+    note.textContent = `${message.title} · ${message.note}${filtered}`;
     picture.replaceChildren(svgPicture(message.svg));
   }
 
   function askCost(message) {
-    const yes = h("button", { onclick: () => ask(true) }, "Draw anyway");
-    note.replaceChildren(`This chart ${message.text}. `, yes);
+    note.replaceChildren(...costQuestion("This chart", message.text, "Draw anyway", () => ask(true)));
   }
 
-  return { panel, setColumns, show, ask: askCost, setFilter: (is) => (filtered = is) };
+  return { panel, setColumns, show, ask: askCost, setFilter: (text) => (filtered = text) };
 }
 
 function render({ model, el }) {
@@ -90,9 +89,7 @@ function render({ model, el }) {
   const described = h("span", { class: "odps-x-muted odps-x-described" });
   const search = h("input", {
     type: "search",
-    placeholder: "Search text",
-    "aria-label": "search text in all columns; case-sensitive",
-    title: "finds text in any column; case-sensitive",
+    title: "finds a text in what the cells show, ignoring case; not in blobs",
     maxlength: 200,
     onkeydown: (event) => {
       if (event.key === "Enter") find();
@@ -185,13 +182,21 @@ function render({ model, el }) {
     send({ do: "page", start: Math.max(0, start) });
   }
 
-  function sort(column) {
-    const isThis = page.order === column;
-    order(isThis && page.descending ? null : column, isThis);
+  const orders = sorting(send, (text) => (problem.textContent = text));
+
+  function sort(column, event) {
+    if (page && orders.click(page, table.columns, column, event)) {
+      wait("sorting with a SQL job on the service");
+    }
+  }
+
+  function askCost(message) {
+    const run = () => (wait("sorting"), send({ do: "agree" }));
+    problem.replaceChildren(...costQuestion("This sort", message.text, "Sort anyway", run));
   }
 
   function order(column, descending) {
-    send({ do: "sort", column, descending });
+    send({ do: "sort", order: [[column, descending]] });
     wait("sorting with a SQL job on the service");
   }
 
@@ -256,26 +261,28 @@ function render({ model, el }) {
     grid.setTable(table);
     builder.setColumns(table.columns);
     charts.setColumns(table.columns);
+    const all = table.columns.length === table.all_columns;
+    search.placeholder = `Search in ${all ? "all" : `the first ${table.columns.length}`} columns`;
+    search.setAttribute("aria-label", `${search.placeholder.toLowerCase()}, ignoring case`);
     wait("reading");
   }
 
   function header(column, n) {
-    const order = page.order === n ? (page.descending ? "descending" : "ascending") : "none";
-    const mark = { ascending: " ▲", descending: " ▼", none: "" }[order];
+    const order = orders.mark(page.order, n);
     return h(
       "th",
       {
         scope: "col",
         role: "columnheader",
-        "aria-sort": order,
+        "aria-sort": order.state,
         tabindex: -1,
-        class: column.number ? "odps-x-number" : null,
-        title: `${column.comment ? column.comment + "\n" : ""}sort (starts a SQL job)`,
+        class: `${column.number ? "odps-x-number" : ""}${column.sortable ? " odps-x-sorts" : ""}`,
+        title: `${column.comment ? column.comment + "\n" : ""}${orders.hint(column)}`,
         "data-row": -2,
         "data-column": n,
-        onclick: () => sort(n),
+        onclick: (event) => sort(n, event),
       },
-      h("div", { class: "odps-x-name" }, h("bdi", {}, column.name), mark),
+      h("div", { class: "odps-x-name" }, h("bdi", {}, column.name), order.text),
       h("div", { class: "odps-x-muted" }, column.type)
     );
   }
@@ -317,7 +324,8 @@ function render({ model, el }) {
     const endSearch = () => ((search.value = ""), find());
     if (chips.show(page.conditions, page.search, endSearch)) filterButton.focus();
     builder.applied();
-    charts.setFilter(page.conditions.length > 0 || page.search !== "");
+    const filter = page.conditions.length ? " that match the filter" : "";
+    charts.setFilter(filter + (page.search ? ", also those without the search text" : ""));
   }
 
   function showProfile(message) {
@@ -399,7 +407,7 @@ function render({ model, el }) {
     else if (message.kind === "copied") grid.copied(message);
     else if (message.kind === "cell") showCell(message);
     else if (message.kind === "chart") charts.show(message);
-    else if (message.kind === "cost") charts.ask(message);
+    else if (message.kind === "cost") (message.task === "chart" ? charts.ask : askCost)(message);
     else if (message.kind === "busy") busy.show(message);
     else if (message.kind === "idle") endBusy(message.task);
     else if (message.kind === "problem") showProblem(message);

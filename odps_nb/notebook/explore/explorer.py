@@ -6,6 +6,7 @@ the static view. Requests from the browser contain numbers and strings, never co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odps_nb.access.blob import iter_glances
-from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.looking.browsing import can_be_sorted, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.cells import is_number, kind_of, type_label
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
 
 MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
-"""A chart that reads more than this estimate is computed only after a confirmation."""
+"""A chart or a sort that reads more than this estimate runs only after a confirmation."""
+TELL_SECONDS = 0.2
+"""Minimum seconds between two messages about the progress of a search."""
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
 _EDITED = 4000  # maximum characters of all values of a condition that the browser edits
 INPUTS = {
@@ -89,7 +92,14 @@ class Explorer(TakesRows, LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
-    _scripts = ("filters.js", "columns.js", "grid.js", "profile.js", "taking.js")
+    _scripts = (
+        "filters.js",
+        "columns.js",
+        "grid.js",
+        "profile.js",
+        "sorting.js",
+        "taking.js",
+    )
     _task = "page"
     _cancelled: ClassVar = dict.fromkeys(("page", "profile", "chart", "download"), "cancelled")
 
@@ -97,8 +107,11 @@ class Explorer(TakesRows, LiveView):
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
+        self._asked: Choice | None = None  # whose sort the user has not yet confirmed
+        self._searched_at = 0.0
         self._start = 0
         self._names: set[str] = set()  # variables in cells that the user opened
+        view.tell_searched = self._tell_searched
         super().__init__()
 
     @property
@@ -165,28 +178,59 @@ class Explorer(TakesRows, LiveView):
         self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
+        self._searched_at = time.monotonic()
         page = self.view.page(start, token)
         token.check()
         self._start = page.start
         self._send(page_message(self.view, page), page.data)
 
-    def _choose(self, choice: Choice | Callable[[CancelToken], Choice]) -> None:
+    def _choose(
+        self, choice: Choice | Callable[[CancelToken], Choice], *, is_agreed: bool = False
+    ) -> None:
         self.view.stop()  # cancel reads for the previous choice
 
         def work(token: CancelToken) -> None:
-            self._chart = None  # of other rows
+            self._searched_at, before = time.monotonic(), self.view.where
             chosen = choice if isinstance(choice, Choice) else choice(token)
-            if chosen.order is not None:
-                text = "sorting with a SQL job on the service"
-                self._send({"kind": "busy", "task": "page", "text": text, "share": None})
-            before = self.view.where
-            self.view.choose(chosen, token)
-            self._send_page(0, token)
+            if chosen.order and not chosen.search:
+                self._asked = chosen
+                cost = self.view.sort_bytes(chosen)
+                if not is_agreed and self._asks("page", cost):
+                    return
+                self._tell_busy("page", f"sorting: a SQL job reads {format_bytes(cost)}")
+            try:
+                self.view.choose(chosen, token)
+                self._send_page(0, token)
+            except BaseException:
+                self.view.undo(chosen)
+                raise
+            self._chart = None  # of other rows
             if self.view.where != before:
                 self._static = (self.view.page(0, token), "")
                 self._describe_and_count()
 
         self._run("page", work)
+
+    def _on_agree(self, _: Mapping[str, Any], buffers: object) -> None:
+        if self._asked is not None:
+            self._choose(self._asked, is_agreed=True)
+
+    def _asks(self, task: str, cost: int) -> bool:
+        """Ask the user to confirm a job that reads much; return whether it reads that much."""
+        if cost <= ASK_BYTES:
+            return False
+        self._send({"kind": "cost", "task": task, "text": f"reads {format_bytes(cost)}"})
+        return True
+
+    def _tell_busy(self, task: str, text: str, share: float | None = None) -> None:
+        self._send({"kind": "busy", "task": task, "text": text, "share": share})
+
+    def _tell_searched(self, rows: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now >= self._searched_at + TELL_SECONDS:
+            self._searched_at = now
+            of, share = ("", None) if not total else (f" of {total:,}", rows / total)
+            self._tell_busy("page", f"searching: {rows:,}{of} rows", share)
 
     def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
         column, bar = int(content["column"]), int(content["bar"])
@@ -226,10 +270,9 @@ class Explorer(TakesRows, LiveView):
         self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
-        number = content["column"]
-        order = None if number is None else self.view.columns[int(number)].name
-        descending = bool(content.get("descending"))
-        self._choose(replace(self.view.choice, order=order, descending=descending))
+        columns = self.view.columns
+        order = tuple((columns[int(n)].name, bool(down)) for n, down in content["order"])
+        self._choose(replace(self.view.choice, order=order))
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         task = str(content["task"])
@@ -251,11 +294,9 @@ class Explorer(TakesRows, LiveView):
         is_agreed = bool(content.get("agreed"))
 
         def work(token: CancelToken) -> None:
-            if not is_agreed and (cost := self.view.chart_bytes(choice)) > ASK_BYTES:
-                self._send({"kind": "cost", "text": f"reads {format_bytes(cost)}"})
+            if not is_agreed and self._asks("chart", self.view.chart_bytes(choice)):
                 return
-            text = "drawing: a SQL job runs on the service"
-            self._send({"kind": "busy", "task": "chart", "text": text, "share": None})
+            self._tell_busy("chart", "drawing: a SQL job runs on the service")
             chart = self.view.chart(choice, token)
             token.check()
             self._chart = chart
@@ -385,6 +426,7 @@ def table_message(view: RowView) -> dict[str, Any]:
             "axis": can_be_axis(column),
             "time": kind_of(column) in TIMES,
             "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
+            "sortable": can_be_sorted(column),
             "conditions": operations(column),
             "input": INPUTS.get(kind_of(column), "text"),
         }
@@ -412,8 +454,8 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "conditions": [condition_message(view, one) for one in choice.conditions],
         "profiled": view.is_profiled,
         "search": choice.search,
-        "order": None if choice.order is None else names.index(choice.order),
-        "descending": choice.descending,
+        "searched": view.searched,
+        "order": [[names.index(name), descending] for name, descending in choice.order],
         "note": " · ".join(filter(None, (view.note, page.note))),
         "code": visible(view.code),
     }

@@ -6,7 +6,7 @@ const PLAIN = /(^|_)(id|year)$/i; // names of columns whose integers have no sep
 const GRID_KEYS = [
   ["arrows, Home, End", "move; with Ctrl to the first or last row"],
   ["Page Down, Page Up", "move by a screen, then to the next or previous page"],
-  ["Enter", "header: sort; profile: open; cell: show the full value"],
+  ["Enter", "header: sort, with Shift by several columns; profile: open; cell: show the full value"],
   ["Shift + arrows, Shift + click", "select cells"],
   ["Ctrl or Cmd + C", "copy the selected cells, to paste in a spreadsheet"],
   ["Shift + F10, right click", "menu of the cell or column"],
@@ -130,7 +130,8 @@ function gridPanel(view) {
     setTotal(page.total);
     for (const row of grid.rows) columns.arrange(row);
     box.replaceChildren(grid);
-    if (!page.count) box.append(h("div", { class: "odps-x-muted odps-x-none" }, "no rows"));
+    const none = page.search ? `no rows: searched ${many(page.searched || 0, "row")}` : "no rows";
+    if (!page.count) box.append(h("div", { class: "odps-x-muted odps-x-none" }, none));
     columns.apply();
     if (wanted && wanted.absolute) focus.row = wanted.row - page.start;
     else if (wanted) focus = { ...focus, ...wanted };

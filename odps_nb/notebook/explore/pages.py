@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
 from odps_nb.schema import Column
+
+if TYPE_CHECKING:
+    from odps_nb.notebook.explore.search import KnownRows, TextSearch
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
@@ -91,8 +94,10 @@ class _Pager(ABC):
     total: int | None
     """The number of rows; ``None`` if unknown."""
 
-    def __init__(self, rows: Rows, columns: Sequence[Column], size: int, kept: int) -> None:
-        self._rows, self._columns, self._size = rows, tuple(columns), size
+    _rows: Rows | KnownRows
+
+    def __init__(self, columns: Sequence[Column], size: int, kept: int) -> None:
+        self._columns, self._size = tuple(columns), size
         self._pages, self._kept = OrderedDict[int, Page](), kept
         self.renewals: int = 0
 
@@ -144,8 +149,9 @@ class _Pager(ABC):
 class RangePager(_Pager):
     """A pager that reads pages by row number, in any order, with one request each."""
 
-    def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
-        super().__init__(rows, columns, size, CACHE_BYTES)
+    def __init__(self, rows: Rows | KnownRows, columns: Sequence[Column], size: int) -> None:
+        super().__init__(columns, size, CACHE_BYTES)
+        self._rows = rows
 
     @property
     def total(self) -> int:  # type: ignore[override]  # may change when the session is renewed
@@ -168,15 +174,29 @@ class _Waiting:
     place: RowPlace
     since: int
     batch: pa.RecordBatch
+    searched: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """The last place received, the rows found since, and the rows searched before it."""
+
+    place: RowPlace = START
+    since: int = 0
+    searched: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stream position from which page ``start`` can be read again after ``skip`` rows."""
+    """A stream position from which page ``start`` can be read again after ``skip`` rows.
+
+    ``searched`` is the number of rows before the position that a search has tested.
+    """
 
     start: int = 0
     place: RowPlace = START
     skip: int = 0
+    searched: int = 0
 
 
 class PageMarks:
@@ -207,22 +227,56 @@ class PageMarks:
 
 
 class StreamPager(_Pager):
-    """A pager that reads pages sequentially from a stream, as a filtered read requires.
+    """A pager that reads pages sequentially from a stream, as a filter or a search requires.
 
     The stream stays open between pages. A page that is no longer cached is read again from its own
     mark or from an earlier one.
     """
 
-    def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:
-        super().__init__(rows, columns, size, CACHE_BYTES // 2)
-        self._where, self._marks = where, PageMarks(size)
+    _rows: Rows
+
+    def __init__(
+        self,
+        rows: Rows,
+        where: str | None,
+        columns: Sequence[Column],
+        size: int,
+        *,
+        search: TextSearch | None = None,
+        tell: Callable[[int, int | None], None] | None = None,
+    ) -> None:
+        super().__init__(columns, size, CACHE_BYTES // 2)
+        self._rows, self._where, self._marks = rows, where, PageMarks(size)
+        self._search, self._tell = search, tell
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
-        self._behind: tuple[RowPlace, int] = START, 0  # the last place received, and the rows since
+        self._behind = _Behind()
         self._at = 0
+        self._cancel = CancelToken()
         self.total = None
+        self.searched: int = 0
+        """Number of rows that the search has tested."""
+
+    def matches(self, begin: Mark, cancel: CancelToken) -> Generator[Placed, None, None]:
+        """Iterate over the rows that match the condition and contain the text."""
+        self._cancel, self.searched = cancel, begin.searched
+        with closing(self._rows.found(self._where, begin.place, cancel)) as found:
+            for place, batch in found:
+                if place != self._behind.place:
+                    self._behind = _Behind(place, 0, self.searched)
+                self.searched += batch.num_rows
+                self._cancel.check()
+                kept = batch
+                if self._search is not None:
+                    kept = self._search.apply(batch)
+                    if self._tell is not None:
+                        self._tell(self.searched, None if self._where else self._rows.row_count)
+                if kept.num_rows:
+                    yield place, kept
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
+        self._cancel = cancel
+        cancel.watch(self._rows)  # the token with which the stream was opened may be an older one
         try:
             return self._read_to(start, cancel)
         except BaseException:
@@ -234,8 +288,9 @@ class StreamPager(_Pager):
         if start < self._at or mark.start > self._at:
             self._end()
         if self._stream is None:
-            self._stream = self._rows.found(self._where, mark.place)
-            self._behind, self._at = (mark.place, 0), mark.start
+            self._stream = self.matches(mark, cancel)
+            self._behind = _Behind(mark.place, 0, mark.searched)
+            self._at = mark.start
             self._gather(mark.skip, cancel)
             self._take(mark.skip)
         while True:
@@ -248,11 +303,12 @@ class StreamPager(_Pager):
         """Read rows again, untruncated, in a second stream that begins at their mark."""
         mark = self._marks.before(start)
         skip, found = mark.skip + start - mark.start, []
-        with closing(self._rows.found(self._where, mark.place)) as stream:
+        with closing(self._rows.found(self._where, mark.place, cancel)) as stream:
             for _, batch in stream:
                 cancel.check()
-                part = batch.slice(skip, count)
-                skip = max(0, skip - batch.num_rows)
+                kept = batch if self._search is None else self._search.apply(batch)
+                part = kept.slice(skip, count)
+                skip = max(0, skip - kept.num_rows)
                 count -= part.num_rows
                 found.append(part)
                 if not count:
@@ -263,7 +319,7 @@ class StreamPager(_Pager):
         self._gather(self._size, cancel)
         if self._rest:
             first = self._rest[0]
-            self._marks.put(Mark(self._at, first.place, first.since))
+            self._marks.put(Mark(self._at, first.place, first.since, first.searched))
         page = drawn_page(self._at, self._take(self._size), self._columns)
         self._at += page.count
         if page.count < self._size:
@@ -275,11 +331,10 @@ class StreamPager(_Pager):
         assert self._stream is not None
         have = sum(one.batch.num_rows for one in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
-            cancel.check()
             place, batch = placed
-            since = self._behind[1] if place == self._behind[0] else 0
-            self._rest.append(_Waiting(place, since, batch))
-            self._behind = place, since + batch.num_rows
+            behind = self._behind
+            self._rest.append(_Waiting(place, behind.since, batch, behind.searched))
+            self._behind = replace(behind, since=behind.since + batch.num_rows)
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
@@ -292,7 +347,8 @@ class StreamPager(_Pager):
             rows -= part.num_rows
             if left := first.batch.num_rows - part.num_rows:
                 rest = first.batch.slice(part.num_rows, left)
-                self._rest.insert(0, _Waiting(first.place, first.since + part.num_rows, rest))
+                since = first.since + part.num_rows
+                self._rest.insert(0, replace(first, since=since, batch=rest))
         return taken
 
     def close(self) -> None:

@@ -157,10 +157,12 @@ def _foot(shown: Shown, rows: int) -> str:
     else:
         count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
     described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
-    chosen = ", ".join(one.text for one in shown.view.choice.conditions)
+    choice = shown.view.choice
+    chosen = ", ".join(one.text for one in choice.conditions)
     chosen = f"filter: {chosen}"[:CHOSEN] if chosen else ""
+    searched = f"search: {choice.search}" if choice.search else ""
     notes = (shown.note, shown.view.note, shown.page.note)
-    return " · ".join(part for part in (count, chosen, described, *notes) if part)
+    return " · ".join(part for part in (count, chosen, searched, described, *notes) if part)
 
 
 # -- HTML ---------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ MEDIA_TYPES = {"csv": "text/csv;charset=utf-8", "parquet": "application/vnd.apac
 class TakesRows(ABC):
     """The methods of `RowView` and `Explorer` that read all selected rows, not only a page.
 
-    They read the rows that ``code`` reads, in the order of the view, with the text options of the
-    explored source: invalid UTF-8 raises an error unless that source was read with ``text=``.
+    The rows are those of the view: filter, search and order apply. They have the text options of
+    the explored source: invalid UTF-8 raises an error unless that source was read with ``text=``.
     """
 
     @abstractmethod
@@ -106,8 +106,10 @@ def cell_code(view: RowView, used: set[str]) -> str:
     connection = next((one for one in holders if not one.startswith("_")), None)
     magics = loaded_magics()
     opening = magics.context.opening(view.connection) if magics and connection is None else ""
-    code = view.code.removeprefix("odps")
-    return f"{opening}{name} = {connection or 'odps'}{code}.to_pandas()\n{name}"
+    code, missing = view.code_parts
+    comment = f"  # {missing}" if missing else ""
+    code = f"{connection or 'odps'}{code.removeprefix('odps')}.to_pandas(){comment}"
+    return f"{opening}{name} = {code}\n{name}"
 
 
 def write_file(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import MAX_SORTED, Rows, name_in_sql
+from odps_nb.access.looking.browsing import MAX_SORTED, Order, Rows, check_order, name_in_sql
+from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, visible
@@ -24,19 +25,22 @@ from odps_nb.notebook.explore.conditions import (
     bar_condition,
     given_condition,
     make_condition,
-    search_condition,
     value_condition,
     written,
 )
-from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
+from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.notebook.explore.sampling import SAMPLE_BYTES, draw_sample
+from odps_nb.notebook.explore.search import KnownRows, TextSearch, first_in_order
 from odps_nb.notebook.explore.taking import TakesRows
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.row_forms import RowForms
+
+_Pagers = RangePager | StreamPager
+_UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profiled")
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -48,13 +52,15 @@ MAX_CELL, MAX_COPY = 100_000, 4_000_000
 class Choice:
     """The rows to show: conditions (combined with AND), a search text and an order.
 
+    The text is searched in what the cells show, ignoring case (`TextSearch`). In the order, a null
+    sorts below every value.
+
     A condition may be given as text, as for ``where=`` of a read.
     """
 
     conditions: tuple[Condition, ...] = ()
     search: str = ""
-    order: str | None = None
-    descending: bool = False
+    order: Order = ()
 
     def __post_init__(self) -> None:
         given: tuple[Condition | str, ...] = self.conditions
@@ -106,17 +112,21 @@ class RowView(TakesRows):
         self._sorting: Rows | None = None
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
+        self.tell_searched: Callable[[int, int | None], None] | None = None
+        """Called during a search with the number of rows searched, and of all rows if known."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
-        self._shown = self._rows
-        self._pager = self._pager_of(self._rows, None)
+        self._shown: Rows | KnownRows = self._rows
+        self._pager = self._pager_of(self._rows, Choice())
+        # the state of the previous choice, until a page of the present one is read
+        self._before: dict[str, object] | None = None
 
     # -- rows -----------------------------------------------------------------------------------
 
     @property
     def total(self) -> int | None:
         """Number of rows to page through; ``None`` if not yet known."""
-        found, counted = self._pager.total, self._counted
+        found, counted = self._pager.total, None if self.choice.search else self._counted
         if found is None and counted is not None and counted >= self._seen:
             return counted
         return found
@@ -124,8 +134,8 @@ class RowView(TakesRows):
     @property
     def matching(self) -> int | None:
         """Number of rows that match the filter, however many are shown; ``None`` if unknown."""
-        is_cut = self.choice.order is not None and (self.total or 0) >= MAX_SORTED
-        if not is_cut:
+        is_cut = self.choice.order and (self.total or 0) >= MAX_SORTED
+        if not is_cut and not self.choice.search:
             return self.total
         return self.all_rows if self.where is None else self._counted
 
@@ -158,6 +168,7 @@ class RowView(TakesRows):
             page = self._pager.page(start, token)
             if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
+            self._before = None
             self._seen = max(self._seen, page.start + page.count)
             return page
 
@@ -235,38 +246,68 @@ class RowView(TakesRows):
 
     @property
     def where(self) -> str | None:
-        """The condition that selects the shown rows; ``None`` without a filter."""
+        """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
         return self._where(self.choice)
 
     @property
     def code(self) -> str:
-        """Python code that reads the shown rows."""
-        return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
+        """Python code that reads the shown rows; a comment names what it leaves out."""
+        return "  # ".join(filter(None, self.code_parts))
+
+    @property
+    def code_parts(self) -> tuple[str, str]:
+        """An expression that reads the shown rows, and what it leaves out, or ``""``."""
+        if not isinstance(self._shown, KnownRows) and not self.choice.search:
+            return self._shown.code(None if self.choice.order else self.where), ""
+        order = " and the order" if self.choice.order else ""
+        return self._rows.code(self.where), f"without the search{order}"
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show the rows of a choice, page by page from the first. Sorting runs a SQL job."""
+        """Show the rows of a choice, page by page from the first.
+
+        Sorting runs a SQL job, or reads all rows if they are searched.
+        """
         where, token = self._where(choice), cancel or CancelToken()
+        check_order(self.columns, choice.order)
+        if where is not None:
+            self._rows.check(where)
         with self._lock:
             token.check()
-            shown = self._rows
-            if choice.order is not None:
-                self._sorting = sorting = self._rows.twin()
-                try:
-                    shown = sorting.ordered(choice.order, descending=choice.descending, where=where)
-                finally:
-                    self._sorting = None
-                where = None
-            elif where is not None:
-                self._rows.check(where)
+            shown, pager = self._sorted(choice, token)
             token.check()
             self._pager.close()
-            self._pager = self._pager_of(shown, where)
-            if (chosen := self._where(choice)) != self.where:
+            self._before = {name: getattr(self, name) for name in _UNDONE}
+            if where != self.where:
                 self._counted = None
-            self._shown, self.choice, self._seen = shown, choice, 0
-            if chosen is None and self._whole is not None:
+            self._pager, self._shown, self.choice, self._seen = pager, shown, choice, 0
+            if where is None and self._whole is not None:
                 self.profile, self._profiled = self._whole, None
                 self._counted = self._whole.total
+
+    def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
+        """Return the chosen rows, sorted if they have an order, and their pager."""
+        if not choice.order:
+            return self._rows, self._pager_of(self._rows, choice)
+        self._sorting = rows = self._rows.twin()
+        shown: Rows | KnownRows
+        try:
+            if choice.search:  # which SQL cannot express
+                found = self._pager_of(rows, choice)
+                assert isinstance(found, StreamPager)  # because of the search
+                with closing(found.matches(Mark(), token)) as placed:
+                    shown = first_in_order((batch for _, batch in placed), choice.order)
+            else:
+                shown = rows.ordered(choice.order, self._where(choice))
+        finally:
+            self._sorting = None
+        return shown, RangePager(shown, self.columns, self.page_rows)
+
+    def undo(self, choice: Choice) -> None:
+        """Return to the choice before this one, of which no page could be read."""
+        with self._lock:
+            if self.choice is choice and self._before is not None:
+                self.__dict__.update(self._before)
+                self._before = None
 
     def filter(
         self,
@@ -350,24 +391,33 @@ class RowView(TakesRows):
         return replace(self.choice, conditions=(*kept, made))
 
     def _where(self, choice: Choice) -> str | None:
-        found = [one.where for one in choice.conditions]
-        if choice.search:
-            found.append(search_condition(self.columns, choice.search))
-        return all_of(found)
+        return all_of([one.where for one in choice.conditions])
 
-    def _pager_of(self, rows: Rows, where: str | None) -> RangePager | StreamPager:
-        if where is None and rows.row_count is not None:
+    def _pager_of(self, rows: Rows, choice: Choice) -> _Pagers:
+        where = self._where(choice)
+        if where is None and not choice.search and rows.row_count is not None:
             return RangePager(rows, self.columns, self.page_rows)
-        return StreamPager(rows, where, self.columns, self.page_rows)
+        search = TextSearch(self.columns, choice.search) if choice.search else None
+        return StreamPager(
+            rows, where, self.columns, self.page_rows, search=search, tell=self.tell_searched
+        )
+
+    @property
+    def searched(self) -> int | None:
+        """Number of rows that the search has tested; ``None`` without a search."""
+        if isinstance(self._pager, StreamPager) and self.choice.search:
+            return self._pager.searched
+        return None
 
     @property
     def note(self) -> str:
         """Remarks about the shown rows, or ``""``."""
         notes = []
-        if self.choice.order is not None and (self.total or 0) >= MAX_SORTED:
-            notes.append(f"the first {MAX_SORTED:,} rows in this order, from a SQL job")
-        elif self.choice.order is not None:
-            notes.append("sorted by a SQL job")
+        job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
+        if self.choice.order and (self.total or 0) >= MAX_SORTED:
+            notes.append(f"the first {MAX_SORTED:,} rows in this order, sorted{job}")
+        elif self.choice.order:
+            notes.append(f"sorted{job}")
         elif self._rows.is_cut:
             notes.append(f"first {self.all_rows:,} rows; the access key has no permission for more")
         if self.all_columns > len(self.columns):
@@ -498,17 +548,37 @@ class RowView(TakesRows):
     def chart_bytes(self, choice: ChartChoice) -> int:
         """Return the service's estimate of the bytes that one job of a chart reads."""
         names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
-        text = f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
+        return self._bytes_read(
+            f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
+        )
+
+    def sort_bytes(self, choice: Choice) -> int:
+        """Return the service's estimate of the bytes that the SQL job of a sort reads."""
+        return self._bytes_read(self._rows.sorting(choice.order, self._where(choice)))
+
+    def _bytes_read(self, text: str) -> int:
         cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
         return cost.input_bytes or 0
 
     # -- all rows -------------------------------------------------------------------------------
 
     def selected(self) -> RowForms:
-        """Return a new read of the selected rows; `stop_taking` cancels it."""
-        is_sorted = self._shown is not self._rows
-        self._taken = taken = self._shown.twin()
-        return taken.selected(None if is_sorted else self.where, self._text)
+        """Return a new read of the selected rows; `stop_taking` cancels it.
+
+        With a search and an order, it has the first `MAX_SORTED` rows, as the view.
+        """
+        if not self.choice.search:
+            assert not isinstance(self._shown, KnownRows)  # they are the rows of a search
+            self._taken = taken = self._shown.twin()
+            return taken.selected(None if self.choice.order else self.where, self._text)
+        self._taken = taken = self._rows.twin()
+        search, order = TextSearch(self.columns, self.choice.search), self.choice.order
+
+        def matching(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            kept = map(search.apply, batches)
+            return first_in_order(kept, order).batches() if order else kept
+
+        return SelectedRows(taken.selected(self.where, self._text), matching, CancelToken())
 
     def stop_taking(self) -> None:
         """Cancel the last `selected` read; may be called from any thread."""

@@ -266,7 +266,7 @@ function render({ model, el }) {
         ...marks(tile)
       ),
       check,
-      h("div", { class: "odps-g-acts" }, act("open", "⤢", "enlarge (Enter)"), act("save", "Save", "save (s)"), act("copy", "Copy", "copy the reference (c)"))
+      h("div", { class: "odps-g-acts" }, act("open", "⤢", "enlarge (Enter)"), act("save", "Save", "save (s)"), act("copy", "Copy reference", "copy the reference (c)"))
     );
   }
 
@@ -330,7 +330,9 @@ function render({ model, el }) {
 
   function showSelection() {
     for (const one of alive.values()) one.setAttribute("aria-selected", String(selected.has(Number(one.dataset.blob))));
-    where.textContent = selected.size ? `${count(selected.size)} selected` : "none selected";
+    where.textContent = selected.size
+      ? `${count(selected.size)} selected`
+      : "none selected · Ctrl+click selects several, Shift+click a range";
     for (const one of ofSelection) one.disabled = !selected.size;
     if (opened >= 0) showPicked();
   }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError, TransportError
-from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
+from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element, scroller
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile, unread_tile
@@ -29,6 +29,8 @@ _RESERVE: Final = 6 * 1024
 # bytes reserved for the heading, the frame and the last line
 _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
+HEIGHT: Final = 560
+"""Maximum height of the tiles in pixels, as in gallery.js."""
 # maximum concurrent requests for the tiles of a page, each for a few tiles
 _WORKERS: Final = 3
 
@@ -66,11 +68,15 @@ class GalleryPage:
                 element("span", f" · {self._count()}", style=MUTED),
                 style="margin:0 0 10px 0",
             ),
-            element(
+            scroller(
                 "div",
-                *(made.html for made in self.tiles),
-                attributes={"role": "group", "aria-label": f"blobs of {title}"},
-                style=row if self.view == "grid" else column,
+                element(
+                    "div",
+                    *(made.html for made in self.tiles),
+                    style=row if self.view == "grid" else column,
+                ),
+                label=f"blobs of {title}",
+                style=f"max-height:{HEIGHT}px",
             ),
         ]
         if self.note:

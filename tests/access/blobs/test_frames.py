@@ -8,6 +8,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -225,6 +227,35 @@ def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path
         column.odps.size()
     found = odps.blobs(frame.filter(pl.col("id") > 1), "content", caption=["id", "kind"])
     assert found.caption(1) == "row 2 · id: 4 · kind: b"
+
+
+def test_the_blobs_of_a_table_are_captioned_with_short_columns_of_their_rows(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    columns = "content blob, tags array<string>, seen timestamp, price decimal(9,2), "
+    table = odps.create_table(new_name("captions"), columns + "name string, day date, more string")
+    rows = {
+        "content": [b"one", None, b"two"],
+        "tags": [["a"], None, None],
+        "price": [Decimal("1.50"), Decimal(2), None],
+        "name": ["x" * 500, "b", "c\x1b"],
+        "day": [date(2024, 1, 1), None, None],
+        "more": ["never read", "never read", "never read"],
+    }
+    table.write(pd.DataFrame(rows))
+    found = table.blobs("content")
+    captions = [found.caption(place) for place in range(len(found))]
+    assert captions == [
+        f"price 1.50 · name {'x' * 100} · day 2024-01-01",
+        "price null · name c\x1b · day null",
+    ]
+    assert (
+        table.blobs("content", keep=lambda blob: blob.bytes() == b"two").caption(0) == captions[1]
+    )
+    assert "\x1b" not in found._repr_mimebundle_()["text/html"]
+    alone = odps.create_table(new_name("alone"), "content blob")
+    alone.write(pd.DataFrame({"content": [b"one"]}))
+    assert alone.blobs().caption(0) == "blob 0"
 
 
 def test_a_filtered_frame_becomes_a_gallery(odps: Connection, frame: pd.DataFrame) -> None:

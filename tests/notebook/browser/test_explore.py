@@ -191,8 +191,8 @@ def test_a_profile_of_all_rows_can_be_cancelled(page):
 
 def test_a_search_finds_text_and_its_chip_ends_it(page):
     view = explorer(page, MEDIA)
-    box = view.get_by_role("searchbox")
-    box.fill("mandel")
+    box = view.get_by_role("searchbox", name="search in all columns, ignoring case")
+    box.fill("MANDEL")
     box.press("Enter")
     expect(status(view)).to_have_text("rows 1–1 of 1")
     assert "mandelbrot.png" in cell(view, 0, 1).inner_text()
@@ -257,6 +257,33 @@ def test_a_click_on_a_header_sorts_by_a_sql_job_and_says_so(page):
         assert "order by name" in view.locator("code").inner_text()
     header.click()
     expect(view.locator("th").nth(1)).to_have_attribute("aria-sort", "none")
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
+def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page):
+    view = explorer(page, MEDIA)
+    numbers = [column_of(view, name) for name in ("declared", "name")]
+    for number, keys in zip(numbers, ([], ["Shift"]), strict=True):
+        view.locator("th").nth(number).click(modifiers=keys)
+        expect(view.locator("th").nth(number)).to_have_attribute("aria-sort", "ascending")
+    view.locator("th").nth(numbers[1]).focus()
+    page.keyboard.press("Shift+Enter")
+    expect(view.locator("th").nth(numbers[1])).to_have_attribute("aria-sort", "descending")
+    marks = [view.locator("th").nth(n).locator(".odps-x-name").inner_text() for n in numbers]
+    assert marks == ["declared ▲ 1", "name ▼ 2"]
+    rows = [[cell(view, row, n).inner_text() for n in numbers] for row in range(20)]
+    by_name = sorted(rows, key=lambda row: row[1], reverse=True)
+    assert rows == sorted(by_name, key=lambda row: row[0].replace("null", ""))
+    view.locator("th").nth(numbers[0]).click()  # without Shift: by this column alone
+    expect(view.locator("th").nth(numbers[1])).to_have_attribute("aria-sort", "none")
+    view.locator("th").nth(numbers[0]).click()
+    expect(view.locator("th").nth(numbers[0])).to_have_attribute("aria-sort", "descending")
+    blob = view.locator("th").nth(column_of(view, "content"))
+    blob.focus()
+    page.keyboard.press("Enter")
+    expect(view.get_by_role("alert")).to_have_text(re.compile("content cannot be sorted: blob"))
+    view.locator("th").nth(numbers[0]).click()
+    expect(view.locator("th").nth(numbers[0])).to_have_attribute("aria-sort", "none")
     expect(status(view)).to_have_text("rows 1–48 of 48")
 
 

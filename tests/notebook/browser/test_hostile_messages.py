@@ -147,8 +147,8 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             profiled=False,
             conditions=[{**chip, "edit": edit}, {**chip, "edit": None}],
             search=text,
-            order=0,
-            descending=True,
+            searched=2,
+            order=[[0, True]],
             note=text,
             code=text,
         )

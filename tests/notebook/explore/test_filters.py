@@ -157,7 +157,7 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
     view.filter("code", values=["c1", "c2"], exclude=True)
     wanted = frame[(frame["small"] >= 0) & ~frame["code"].isin(["c1", "c2"])]["id"].tolist()
     assert found_ids(view) == wanted
-    view.choose(replace(view.choice, order="id", descending=True))
+    view.choose(replace(view.choice, order=(("id", True),)))
     assert found_ids(view) == wanted[::-1]
     assert view.matching == len(wanted)
 

@@ -84,8 +84,9 @@ def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
 
 def test_the_filter_of_a_read_is_renewed_too(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
-    view, scan = RowView(rows, page_rows=SIZE), rows._scan
+    view = RowView(rows, page_rows=SIZE)
     look(view, 4)
+    scan = rows._chosen[1]
     scan._session = replace(scan._opened(), session_id="0" * 32)
     look(view, 1)
     assert "newer snapshot" in view.note

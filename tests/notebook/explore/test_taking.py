@@ -71,7 +71,7 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
     view.choose(Choice(search="red"))
     red = whole[whole["word"] == "red"].reset_index(drop=True)
     pd.testing.assert_frame_equal(view.to_pandas(), red)
-    view.choose(replace(view.choice, order="amount", descending=True))
+    view.choose(replace(view.choice, order=(("amount", True),)))
     falling = red.sort_values("amount", ascending=False).reset_index(drop=True)
     pd.testing.assert_frame_equal(view.to_pandas(), falling)
     pd.testing.assert_frame_equal(found_by_code(view, odps), falling)
@@ -92,7 +92,7 @@ def test_a_page_of_the_first_rows_of_a_result_is_not_the_whole(odps, name):
     assert view.code.endswith(".first(5)")
     assert view.to_pandas()["id"].tolist() == [0, 1, 2, 3, 4]
     pd.testing.assert_frame_equal(found_by_code(view, odps), view.to_pandas())
-    for choice in (Choice(search="3"), Choice(order="id")):
+    for choice in (Choice(search="3"), Choice(order=(("id", False),))):
         with pytest.raises(ArgumentError, match="first rows of a result cannot be"):
             view.choose(choice)
     assert view.page(0).count == 5

@@ -242,7 +242,7 @@ def test_a_name_that_sql_would_not_take_is_quoted():
 
 
 def test_an_order_is_a_sql_job_over_the_chosen_rows(view, odps):
-    view.choose(Choice(conditions=("part = 'red'",), order="amount", descending=True))
+    view.choose(Choice(conditions=("part = 'red'",), order=(("amount", True),)))
     assert ids(view.page(0)) == list(range(2997, 2697, -3))
     assert view.note == "sorted by a SQL job"
     assert "order by amount desc limit 10000" in view.code
@@ -254,10 +254,10 @@ def test_an_order_is_a_sql_job_over_the_chosen_rows(view, odps):
 
 def test_what_has_no_order_is_refused(view, odps):
     with pytest.raises(ArgumentError, match="tags"):
-        view.choose(Choice(order="tags"))
+        view.choose(Choice(order=(("tags", False),)))
     limited = RowView(rows_of(odps.table("explore_view").read(limit=10)))
     with pytest.raises(ArgumentError, match="whole tables"):
-        limited.choose(Choice(order="id"))
+        limited.choose(Choice(order=(("id", False),)))
     assert limited.total == 10
 
 
@@ -383,7 +383,7 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
     assert (view.total, ids(view.page(2400))) == (2500, list(range(2400, 2500)))
     view.choose(Choice(conditions=("part = 'green'",)))
     assert all_ids(view) == list(range(1, 2500, 3))
-    view.choose(Choice(conditions=("part = 'green'",), order="id", descending=True))
+    view.choose(Choice(conditions=("part = 'green'",), order=(("id", True),)))
     assert ids(view.page(0))[:2] == [2497, 2494]
     assert view.describe().columns[0].rows == 833
 
@@ -457,7 +457,7 @@ def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_
     assert ids(view.page(0)) == [2]
     view.choose(Choice(conditions=("id = 1",)))
     assert view.page(0).note == ""
-    view.choose(Choice(order="s", descending=True))
+    view.choose(Choice(order=(("s", True),)))
     assert ids(view.page(0))[:2] == [2, 1]
     view.close()
 
@@ -501,14 +501,14 @@ def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name
     assert [(bar.value, bar.count) for bar in profile.bars] == [("ab", 2), ("", 1)]
     view.choose(view.bar(1, 0))
     assert ids(view.page(0)) == [1, 2]
-    view.choose(Choice(order="c", descending=True))
+    view.choose(Choice(order=(("c", True),)))
     assert view.page(0).columns[1][:2] == ["ab", "ab"]
     view.close()
     kept = table.read(char_padding=True) if kind == "read" else odps.sql(query, char_padding=True)
     view = RowView(rows_of(kept), seed=1)
     assert view.page(0).columns[1][0] == "ab       "
     assert "char_padding=True" in view.code
-    view.choose(Choice(order="c", descending=True))
+    view.choose(Choice(order=(("c", True),)))
     assert view.page(0).columns[1][0] == "ab       "
     view.close()
     odps.drop_table(name)

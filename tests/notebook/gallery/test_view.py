@@ -4,6 +4,7 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +99,12 @@ def test_the_bundle_is_html_and_short_text_and_no_widget(samples, sample_bundle)
     assert lines[0] == f"media.content · {len(samples)} blobs"
     assert lines[1] == "  mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified  blob 0"
     assert lines[-1] == f"  … {len(samples) - 12} more"
+
+
+def test_a_static_gallery_scrolls_within_the_height_of_the_live_one(sample_bundle):
+    script = Path(tiles.__file__).with_name("gallery.js").read_text(encoding="utf-8")
+    height = re.search(r"const HEIGHT = (\d+);", script)[1]
+    assert f"overflow:auto;max-height:{height}px" in sample_bundle["text/html"]
 
 
 def test_a_list_shows_all(samples, sample_bundle):

@@ -1,0 +1,231 @@
+"""The search of an explorer: finds a text in what the cells of the rows show."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.access.looking.browsing import MAX_SORTED, Order
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import cell_texts, is_number, kind_of
+from odps_nb.schema import Column, TypeCode
+
+MAX_SORTED_BYTES = 256 * 2**20
+"""Maximum bytes of matching rows to hold in memory while sorting them."""
+
+_DIGITS = "0123456789-+."
+# the characters that texts of a kind consist of; rows of other kinds may show any text
+_SIGNS = {
+    "INTEGER": _DIGITS,
+    "FLOAT": _DIGITS + "einfa",
+    "DOUBLE": _DIGITS + "einfa",
+    "DECIMAL": _DIGITS + "e",
+    "BOOLEAN": "truefals",
+    "DATE": _DIGITS,
+    "INSTANT": _DIGITS + ": z",
+    "CLOCK": _DIGITS + ": ",
+    "BYTES": "0123456789abcdefx… (),b",
+}
+_BETWEEN = frozenset('"[]{}:,\\')  # only such signs stand between two values of a nested text
+_WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
+_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # in times, fractions and bytes of a nested text
+_ESCAPED = r'["\\\x00-\x1f]'
+_FRACTION = re.compile(r"\.(\d+)")
+_SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # as a grid may show numbers
+
+
+class TextSearch:
+    """A test for rows that contain a text in any column, ignoring case.
+
+    The text is compared with what a cell shows, before long values are truncated. A time has as few
+    digits of a second as it needs, but at least as many as the text. Nulls and BLOBs never match.
+    """
+
+    def __init__(self, columns: Sequence[Column], text: str) -> None:
+        needle = text.casefold()
+        self._needle, signs = needle, set(needle)
+        fraction = _FRACTION.search(needle)
+        self._digits = 0 if fraction is None else len(fraction[1])
+        number = needle.replace(",", "") if _SEPARATED.fullmatch(needle) else needle
+        sought = [number if is_number(one) else needle for one in columns]
+        self._columns = [
+            (n, one, text)
+            for n, (one, text) in enumerate(zip(columns, sought, strict=True))
+            if one.type.code is not TypeCode.BLOB
+            and set(text) <= set(_SIGNS.get(kind_of(one), text))
+        ]
+        self._may_span = bool(signs & _BETWEEN) or any(needle in word for word in _WORDS)
+        self._may_be_leaf = signs <= _LEAF
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that contain the text."""
+        found = np.zeros(batch.num_rows, bool)
+        for n, column, needle in self._columns:
+            array = batch.column(n)
+            if pt.is_nested(array.type):
+                rows = np.flatnonzero(self._may_match(array) & ~found & _valid(array))
+                texts = cell_texts(array.take(pa.array(rows)), column, sys.maxsize)
+                found[rows] = [
+                    text is not None and self._needle in text.casefold() for text in texts
+                ]
+            else:
+                found |= _containing(_texts(array, column, self._digits), needle)
+        return batch.filter(pa.array(found))
+
+    # -- nested values, whose texts are made only of those that may match -------------------------
+
+    def _may_match(self, array: pa.Array) -> np.ndarray:
+        """Return which nested values may show the text; the others certainly do not."""
+        if self._may_span or not len(array):
+            return np.ones(len(array), bool)
+        kind = array.type
+        if pt.is_struct(kind):
+            names = [kind.field(n).name.casefold() for n in range(kind.num_fields)]
+            if any(self._needle in name or not name.isprintable() for name in names):
+                return np.ones(len(array), bool)
+            parts = [self._may_match(part) for part in array.flatten()]
+            return np.logical_or.reduce(parts) if parts else np.zeros(len(array), bool)
+        if pt.is_map(kind):
+            first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+            parents = np.repeat(np.arange(len(array)), np.diff(array.offsets.to_numpy()))
+            both = (array.keys, array.items)
+            parts = [self._may_match(one.slice(first, last - first)) for one in both]
+            return _in_parents(parents, np.logical_or(*parts), len(array))
+        if pt.is_nested(kind):
+            parents = pc.list_parent_indices(array).to_numpy()
+            return _in_parents(parents, self._may_match(pc.list_flatten(array)), len(array))
+        if pt.is_string(kind) or pt.is_large_string(kind):
+            escaped = _bools(pc.fill_null(pc.match_substring_regex(array, _ESCAPED), False)).copy()
+            escaped |= _containing(array, self._needle)
+            return escaped
+        if pt.is_integer(kind):
+            return _containing(array.cast(pa.string()), self._needle)
+        if not self._may_be_leaf or pt.is_binary(kind) or pt.is_large_binary(kind):
+            return np.full(len(array), self._may_be_leaf)
+        try:
+            values = array.to_pylist()
+        except (ValueError, OverflowError):  # times that Python's datetime does not have
+            return np.ones(len(array), bool)
+        return np.array(
+            [value is not None and self._needle in str(value).casefold() for value in values], bool
+        )
+
+
+def _containing(texts: pa.Array, needle: str) -> np.ndarray:
+    """Return which texts contain the text; nulls do not."""
+    found = np.zeros(len(texts), bool)
+    if needle.isascii():
+        matches = pc.match_substring(pc.ascii_lower(texts), needle)
+        found = _bools(pc.fill_null(matches, False)).copy()
+    is_ascii = pc.fill_null(pc.string_is_ascii(texts), True)
+    others = np.flatnonzero(~_bools(is_ascii))  # Arrow does not fold their case
+    for row, text in zip(others, texts.take(pa.array(others)).to_pylist(), strict=True):
+        found[row] = needle in text.casefold()
+    return found
+
+
+def _in_parents(parents: np.ndarray, found: np.ndarray, count: int) -> np.ndarray:
+    rows = np.zeros(count, bool)
+    rows[parents[found]] = True
+    return rows
+
+
+def _bools(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    return _bools(array.is_valid())
+
+
+def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
+    """Return what the cells show; times with at least so many digits of a second."""
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pt.is_string(array.type) or pt.is_large_string(array.type):
+        return array
+    if pt.is_binary(array.type) or pt.is_large_binary(array.type):
+        return pa.array(cell_texts(array, column, sys.maxsize), pa.string())
+    try:
+        texts = array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.array(cell_texts(array, column, sys.maxsize), pa.string())
+    if pt.is_timestamp(array.type):
+        for pattern, text in (
+            (rf"(\.\d{{{digits}}}\d*?)0+([+-].*|Z)?$", r"\1\2"),
+            (r"\.([+-].*|Z)?$", r"\1"),
+            (r"([+-]\d\d)(\d\d)$", r"\1:\2"),
+        ):
+            texts = pc.replace_substring_regex(texts, pattern, text)
+    return texts
+
+
+# -- matching rows in an order ---------------------------------------------------------------------
+
+
+class KnownRows:
+    """Rows in memory that are shown page by page, like those of a SQL job."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return int(self._table.num_rows)
+
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Yield rows by number."""
+        yield from self._table.slice(start, rows).to_batches()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all rows."""
+        yield from self._table.to_batches()
+
+    def renewed(self) -> KnownRows:
+        """Return the same rows, which depend on no session."""
+        return self
+
+    def stop(self) -> None:
+        """Do nothing, because all rows are here."""
+
+
+def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows:
+    """Return the first `MAX_SORTED` rows in the order that ``Rows.ordered`` has."""
+    parts: list[pa.Table] = []
+    for batch in batches:
+        parts.append(pa.Table.from_batches([batch]))
+        if sum(part.num_rows for part in parts) > 2 * MAX_SORTED:
+            parts = [_sorted(parts, order)]
+        if sum(part.nbytes for part in parts) > MAX_SORTED_BYTES:
+            raise ArgumentError(
+                "the rows with this text are too large to be sorted in memory",
+                hint="add a filter, or sort without the search",
+            )
+    return KnownRows(_sorted(parts, order) if parts else pa.table({}))
+
+
+def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
+    table = pa.concat_tables(parts, promote_options="permissive")
+    keys: list[pa.ChunkedArray] = []
+    ways: list[str] = []
+    for name, descending in order:
+        key = table[name]
+        if pt.is_dictionary(key.type):
+            key = key.cast(key.type.value_type)
+        # as in SQL: nulls below all values, and NaN above them
+        marks = [pc.is_nan(key)] if pt.is_floating(key.type) else []
+        found = [key.is_valid(), *marks, key]
+        keys += found
+        ways += ["descending" if descending else "ascending"] * len(found)
+    names = [str(n) for n in range(len(keys))]
+    places = pc.sort_indices(pa.table(keys, names), sort_keys=list(zip(names, ways, strict=True)))
+    return table.take(places[:MAX_SORTED])

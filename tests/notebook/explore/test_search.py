@@ -1,0 +1,351 @@
+"""The search of an explorer finds what cells show, and a sort has several columns."""
+
+import datetime
+import json
+import re
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.looking.browsing import MAX_SORTED, can_be_sorted, rows_of
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.search import TextSearch
+from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.schema import TypeCode
+from tests.support.messages import Browser
+
+ROWS = 1400
+WORDS = [
+    *("Straße", "STRASSE", "İstanbul", "ΣΊΣΥΦΟΣ", "\u212aelvin", "50%_a\\b", 'say "hi"', "it's"),
+    *("two\nlines", "\u676d\u5dde Hangzhou", "null", "", None, "x" * 5000 + "END"),
+]
+
+
+@pytest.fixture(scope="module")
+def written(odps):
+    """Rows of all kinds of texts, also inside nested values, with nulls everywhere."""
+    name = "explore_search"
+    some = [WORDS[n % len(WORDS)] for n in range(ROWS)]
+    place = [None if n % 11 == 0 else {"city": one, "zip": n} for n, one in enumerate(some)]
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "word": pa.array(some),
+            "amount": pa.array(
+                [None if n % 9 == 4 else Decimal(n * 977).scaleb(-2) for n in range(ROWS)],
+                pa.decimal128(18, 2),
+            ),
+            "share": pa.array([None if n % 10 == 3 else n % 7 / 8 for n in range(ROWS)]),
+            "seen": pa.array(
+                [
+                    datetime.datetime(2024, 1, 1) + datetime.timedelta(milliseconds=n * 250)
+                    for n in range(ROWS)
+                ]
+            ),
+            "flag": pa.array([None if n % 5 == 1 else n % 2 == 0 for n in range(ROWS)]),
+            "place": pa.array(place, pa.struct([("city", pa.string()), ("zip", pa.int64())])),
+            "tags": pa.array([[one, None, "z"] for one in some]),
+            "pairs": pa.array(
+                [None if one is None else [(one, n % 100)] for n, one in enumerate(some)],
+                pa.map_(pa.string(), pa.int64()),
+            ),
+            "raw": pa.array([None if n % 3 else b"\x01\xff" * 40 for n in range(ROWS)]),
+        }
+    )
+    columns = "id bigint, word string, amount decimal(18,2), share double, seen datetime, "
+    columns += "flag boolean, place struct<city:string,zip:bigint>, tags array<string>, "
+    odps.create_table(name, columns + "pairs map<string,bigint>, raw binary").write(rows)
+    yield rows
+    odps.drop_table(name)
+
+
+@pytest.fixture
+def view(odps, written):
+    view = RowView(rows_of(odps.table("explore_search").read()), seed=1)
+    yield view
+    view.close()
+
+
+def displayed(batch, columns):
+    """The whole texts of the cells, row by row, each as if it was shown alone; which are times."""
+    found, times = [], ("INSTANT", "CLOCK")
+    for row in range(batch.num_rows):
+        cells = [
+            (cell_texts(batch.column(n).slice(row, 1), one, 10**6)[0], kind_of(one) in times)
+            for n, one in enumerate(columns)
+            if one.type.code is not TypeCode.BLOB
+        ]
+        found.append([(text, is_time) for text, is_time in cells if text is not None])
+    return found
+
+
+def needles(texts):
+    """A few parts of each text, in other cases."""
+    found = {}
+    for text in texts:
+        third = len(text) // 3
+        for part in (text, text[third : 2 * third + 1], text[-3:], text[:2]):
+            if part := part.strip():
+                found |= dict.fromkeys((part, part.upper(), part.swapcase()))
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def shown(odps, written):
+    """The displayed texts of all rows."""
+    rows = rows_of(odps.table("explore_search").read())
+    return [cells for batch in rows.every() for cells in displayed(batch, rows.columns)]
+
+
+def ids(page):
+    return [int(text) for text in page.columns[0]]
+
+
+def all_ids(view):
+    found, start = [], 0
+    while (page := view.page(start)).start == start and page.count:
+        found += ids(page)
+        start += view.page_rows
+    return found
+
+
+def padded(text, needle):
+    """A time as it is shown beside one with the digits of a second that the needle has."""
+    digits = re.search(r"\.(\d+)", needle)
+    head, fraction, zone = re.fullmatch(r"(.*:\d\d)(?:\.(\d+))?([+-].*)?", text).groups()
+    fraction = (fraction or "").ljust(len(digits[1]) if digits else 0, "0")
+    return head + (f".{fraction}" if fraction else "") + (zone or "")
+
+
+def expected(texts, needle):
+    return [
+        row
+        for row, cells in enumerate(texts)
+        if any(
+            needle.casefold() in (padded(text, needle) if is_time else text).casefold()
+            for text, is_time in cells
+        )
+    ]
+
+
+# -- search ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["types_all", "explore_search", "orders"])
+def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_them(
+    odps, written, table
+):
+    rows = rows_of(odps.table(table).read())
+    batch = next(iter(rows.every())).slice(0, 8)
+    texts = displayed(batch, rows.columns)
+    seen = {text for cells in texts for text, _ in cells}
+    assert len(seen) > 40
+    numbered = batch.append_column("row", pa.array(range(batch.num_rows)))
+    for needle in needles(sorted(seen)):
+        found = TextSearch(rows.columns, needle).apply(numbered).column("row").to_pylist()
+        assert found == expected(texts, needle), needle
+
+
+@pytest.mark.parametrize(
+    "needle",
+    [
+        *(
+            "strasse",
+            "STRASSE",
+            "i\u0307stanbul",
+            "σίσυφος",
+            "kelvin",
+            "%_A\\B",
+            'SAY "HI"',
+            "IT'S",
+        ),
+        *("two\nlines", "hangzhou", "NULL", "end", '", null, "z', '{"CITY"', "zip", "true", "nan"),
+        *("0x01ff01", "(80 B)", "97.70", "0.625", "00:00:00.250", "00:00:01.5", ".500"),
+        *("2024-01-01", "2024-01-02"),
+    ],
+)
+def test_a_search_is_what_pandas_finds_in_the_displayed_texts(view, shown, needle):
+    view.choose(Choice(search=needle))
+    found = all_ids(view)
+    assert found == expected(shown, needle)
+    assert view.total == len(found)
+    assert view.searched == ROWS
+    assert bool(found) is (needle not in ("nan", "2024-01-02"))
+
+
+def test_numbers_are_found_with_separators(view, written):
+    wanted = [n for n, one in enumerate(written["amount"].to_pylist()) if one == Decimal("1250.56")]
+    view.choose(Choice(search="1,250.56"))
+    assert all_ids(view) == wanted == [128]
+
+
+def test_a_search_and_conditions_are_combined_and_pages_go_back(view, written):
+    view.choose(Choice(conditions=("id >= 100",), search="z"))
+    everything = all_ids(view)
+    assert everything == list(range(100, ROWS))
+    view._pager._pages.clear()
+    for start in (1200, 500, 0, 800):
+        assert ids(view.page(start)) == everything[start : start + 100]
+        view._pager._pages.clear()
+    assert view.where == "id >= 100"
+
+
+def test_a_read_with_a_limit_and_a_result_are_searched(odps, written):
+    for source in (
+        odps.table("explore_search").read(limit=50),
+        odps.sql("select * from explore_search where id < 50 order by id"),
+    ):
+        view = RowView(rows_of(source))
+        view.choose(Choice(search="HANGZHOU"))
+        assert all_ids(view) == [n for n in range(50) if n % len(WORDS) == 9]
+        assert view.searched == 50
+        assert view.cell(1, 0) == ("23", False)
+        view.close()
+
+
+def test_the_code_says_that_the_search_is_not_part_of_it(view, odps):
+    view.choose(Choice(conditions=("id < 30",), search="hangzhou"))
+    assert view.code.endswith("  # without the search")
+    assert eval(view.code, {"odps": odps}).to_arrow().num_rows == 30  # noqa: S307
+    view.choose(Choice(search="hangzhou", order=(("id", True),)))
+    assert view.code.endswith("  # without the search and the order")
+
+
+# -- orders ---------------------------------------------------------------------------------------
+
+
+def in_order(rows, order):
+    """The ids in an order in which a null is below every value."""
+    for name, descending in reversed(order):
+        empty = {"word": "", "seen": datetime.datetime.min}.get(name, 0)
+        rows = sorted(
+            rows,
+            key=lambda row, name=name, empty=empty: (row[name] is not None, row[name] or empty),
+            reverse=descending,
+        )
+    return [row["id"] for row in rows]
+
+
+ORDERS = [
+    (("share", False), ("id", True)),
+    (("flag", True), ("share", True), ("id", False)),
+    (("amount", True), ("id", False)),
+    (("word", False), ("id", True)),
+    (("seen", True),),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("search", ["", "hangzhou"])
+def test_rows_are_sorted_by_several_columns_with_nulls_below_all_values(
+    view, written, order, search
+):
+    kept = [row for row in written.to_pylist() if not search or row["id"] % len(WORDS) == 9]
+    view.choose(Choice(search=search, order=order))
+    assert view.total == len(kept)
+    assert all_ids(view) == in_order(kept, order)
+    assert ("SQL job" in view.note) is (not search)
+
+
+def test_a_sorted_search_has_the_first_rows_of_all_that_match(odps, new_name):
+    name, rows = new_name("many"), 3 * MAX_SORTED
+    table = odps.create_table(name, "id bigint, word string")
+    table.write(pa.table({"id": range(rows), "word": ["match"] * rows}))
+    view = RowView(rows_of(table.read()))
+    view.choose(Choice(search="MATCH", order=(("id", True),)))
+    assert view.total == MAX_SORTED
+    assert ids(view.page(9_950)) == list(range(20_099, 19_999, -1))
+    assert "the first 10,000 rows" in view.note
+    odps.drop_table(name)
+
+
+@pytest.mark.parametrize("search", ["", "a"])
+@pytest.mark.parametrize("table", ["types_all", "explore_search", "media"])
+def test_the_view_sorts_by_every_column_that_looks_sortable_and_by_no_other(
+    odps, written, table, search
+):
+    view = RowView(rows_of(odps.table(table).read()))
+    told = [one["sortable"] for one in exploring.table_message(view)["columns"]]
+    assert told == [can_be_sorted(one) for one in view.columns]
+    both = list(zip(view.columns, told, strict=True))
+    order = tuple((one.name, True) for one, sortable in both if sortable)
+    view.choose(Choice(search=search, order=order))
+    assert view.page(0).count
+    for name in (one.name for one, sortable in both if not sortable):
+        with pytest.raises(ArgumentError, match="values have no order"):
+            view.choose(Choice(search=search, order=((name, True),)))
+    view.close()
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(odps, written):
+    made = exploring.explore(odps.table("explore_search").read(), seed=1)
+    made._widget = browser = Browser()
+    yield made, browser
+    made.close()
+
+
+def told(browser, kind):
+    return [one for one, _ in browser.messages if one["kind"] == kind]
+
+
+def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(live, monkeypatch):
+    explorer, browser = live
+    monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
+    explorer.receive({"do": "search", "text": "nobody wrote this"})
+    browser.wait("idle", task="page")
+    (page,) = told(browser, "page")
+    assert (page["count"], page["total"], page["searched"]) == (0, 0, ROWS)
+    busy = told(browser, "busy")
+    assert busy[-1]["text"] == "searching: 1,400 of 1,400 rows"
+    assert busy[-1]["share"] == 1
+
+
+def test_an_expensive_sort_waits_for_a_confirmation_also_of_a_changed_filter(live, monkeypatch):
+    explorer, browser = live
+    monkeypatch.setattr(exploring, "ASK_BYTES", 0)
+    explorer.receive({"do": "sort", "order": [[3, True], [0, False]]})
+    question, _ = browser.wait("cost", task="page")
+    assert question["text"].startswith("reads ")
+    browser.wait("idle", task="page")
+    assert (told(browser, "page"), explorer.view.choice) == ([], Choice())
+    explorer.receive({"do": "agree"})
+    page, buffers = browser.wait("page", start=0)
+    assert page["order"] == [[3, True], [0, False]]
+    assert json.loads(buffers[0])[3][0] == "0.75"
+    browser.messages.clear()
+    explorer.receive({"do": "search", "text": "hangzhou"})  # no SQL job
+    browser.wait("page", start=0)
+    assert told(browser, "cost") == []
+
+
+def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monkeypatch):
+    monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
+    explorer = exploring.explore(moody_odps.table("orders").read(), seed=1)
+    explorer._widget = browser = Browser()
+    before = explorer.view.page(0)
+    explorer.receive({"do": "search", "text": "nobody wrote this"})
+    browser.wait("busy", task="page")
+    explorer.receive({"do": "cancel", "task": "page"})
+    browser.wait("problem", text="cancelled")
+    browser.wait("idle", task="page")
+    stalled()
+    assert explorer.view.choice == Choice()
+    assert explorer.view.page(0).columns == before.columns
+    explorer.close()
+
+
+def test_a_search_that_is_no_longer_wanted_ends(view):
+    token = CancelToken()
+    view.tell_searched = lambda rows, total: token.cancel()
+    view.choose(Choice(search="nobody wrote this"))
+    with pytest.raises(CancelledError):
+        view.page(0, token)
+    assert view.page(0).count == 0
