@@ -59,7 +59,7 @@ def view(source):
 
 def found_by_code(view, odps):
     names = {"odps": odps}
-    exec(f"found = {view.code}.to_pandas()", names)
+    exec(f"found = {view.code_parts[0]}.to_pandas()", names)
     return names["found"]
 
 
@@ -73,6 +73,10 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
     pd.testing.assert_frame_equal(view.to_pandas(), red)
     view.choose(replace(view.choice, order=(("amount", True),)))
     falling = red.sort_values("amount", ascending=False).reset_index(drop=True)
+    pd.testing.assert_frame_equal(view.to_pandas(), falling)
+    pd.testing.assert_frame_equal(found_by_code(view, odps), whole)
+    assert view.code.endswith("  # without the search and the order")
+    view.choose(Choice(conditions=("word = 'red'",), order=(("amount", True),)))
     pd.testing.assert_frame_equal(view.to_pandas(), falling)
     pd.testing.assert_frame_equal(found_by_code(view, odps), falling)
     view.choose(Choice())
@@ -92,10 +96,12 @@ def test_a_page_of_the_first_rows_of_a_result_is_not_the_whole(odps, name):
     assert view.code.endswith(".first(5)")
     assert view.to_pandas()["id"].tolist() == [0, 1, 2, 3, 4]
     pd.testing.assert_frame_equal(found_by_code(view, odps), view.to_pandas())
-    for choice in (Choice(search="3"), Choice(order=(("id", False),))):
+    for choice in (Choice(conditions=("id = 3",)), Choice(order=(("id", False),))):
         with pytest.raises(ArgumentError, match="first rows of a result cannot be"):
             view.choose(choice)
     assert view.page(0).count == 5
+    view.choose(Choice(search="3"))
+    assert view.to_pandas()["id"].tolist() == [3]
 
 
 @pytest.mark.parametrize("kind", ["read", "sql"])
