@@ -6,6 +6,7 @@ contain all rows, because the range of its values defines the bars. Later profil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -188,7 +189,7 @@ class _Described:
         elif values is not None:
             bars = self._top(values)
         if self._not_finite:
-            bars = (*bars, Bar("NaN or infinite", self._not_finite, value=float("nan")))
+            bars = (*bars, Bar("NaN or infinite", self._not_finite, value=math.nan))
         low, high = map(self._text, self._ends or (None, None))
         made = ColumnProfile(
             rows=self._rows,

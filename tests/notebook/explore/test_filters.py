@@ -223,6 +223,9 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
         for n, column in enumerate(view.describe().columns):
             for bar, exclude in itertools.product(range(len(column.bars)), (False, True)):
                 (made,) = view.bar(n, bar, exclude=exclude).conditions
+                if column.bars[bar].is_beside:
+                    assert made.op == ""  # can only be removed
+                    continue
                 texts = typed_texts(made, view.timezone)
                 again = typed_condition(
                     view.columns[n],
@@ -376,8 +379,8 @@ def test_the_profile_is_of_rows_from_all_over_those_that_match(odps, frame, wher
     profile = view.describe()
     assert (profile.rows, profile.label) == (2000, "sample of 2,000 rows")
     ids = profile.columns[0]
-    assert int(ids.least.replace(",", "")) < ROWS // 8
-    assert int(ids.greatest.replace(",", "")) > ROWS * 7 // 8
+    assert int(ids.min.replace(",", "")) < ROWS // 8
+    assert int(ids.max.replace(",", "")) > ROWS * 7 // 8
     assert view.describe() == profile
     view.count(2**40)
     assert view.profile.label == "sample of 2,000 of 3,000 rows"
@@ -395,7 +398,7 @@ def test_a_profile_of_few_rows_is_of_all_of_them_and_counts_them(odps, frame):
     assert view.matching == len(wanted)
     whole = view.describe_all(progress=False)
     assert [one.nulls for one in whole.columns] == [one.nulls for one in profile.columns]
-    assert whole.columns[0].least == str(wanted["id"].min())
+    assert whole.columns[0].min == f"{wanted['id'].min():,}"
     view.close()
 
 
