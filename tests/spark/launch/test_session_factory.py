@@ -150,6 +150,7 @@ def test_a_session_on_this_machine_leaves_no_folder_next_to_the_notebook(
     odps_nb.spark.session("local[2]", spark_sql_warehouse_dir="kept")
     made_folder, kept = given
     assert Path(made_folder).parent == Path(tempfile.gettempdir())
+    Path(made_folder).rmdir()  # empty; otherwise removed at exit
     assert kept == "kept"
 
 
