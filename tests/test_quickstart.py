@@ -1,4 +1,7 @@
-"""The quickstart as a visitor sees it: a real JupyterLab, a real browser, the real service."""
+"""The quickstart as a visitor sees it: a real JupyterLab, a real browser, the real service.
+
+The gate runs the cells without Spark: ``tests/notebook/browser/test_quickstart_cells.py``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +28,10 @@ MODEL = "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cell
 IMAGES = """() => [...document.querySelectorAll('.jp-OutputArea img')]
   .map(image => ({alt: image.alt, loaded: image.complete && image.naturalWidth > 0,
                   local: image.src.startsWith('data:')}))"""
+
+
+#: The service returns no rows before a progress card is shown.
+SLOW = {"action": "TableRead", "fault": "stall", "seconds": 2 * SHOW_AFTER, "times": 0}
 
 
 @pytest.fixture(scope="module")
@@ -54,31 +61,29 @@ def _is_of_spark(cell: dict) -> bool:
 def slow_service() -> Iterator[LocalService]:
     """A service with samples that gives no rows sooner than a card is shown."""
     with start(options=("--misbehave",)) as running, connected(running) as odps:
-        rule = {
-            "action": "TableRead",
-            "fault": "stall",
-            "seconds": 2 * SHOW_AFTER,
-            "times": 0,
-        }
-        body = json.dumps({"rules": [rule]}).encode()
+        body = json.dumps({"rules": [SLOW]}).encode()
         odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
         yield running
 
 
-WITH_SPARK = pytest.param(True, marks=[pytest.mark.spark, pytest.mark.nightly])  # a second JVM
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("spark", [False, WITH_SPARK], ids=["without spark", "whole"])
-def test_the_quickstart_runs_in_a_real_jupyterlab(
-    slow_service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path, spark: bool
-) -> None:
-    service = slow_service
+def quickstart(repo: Path, *, spark: bool) -> dict[str, Any]:
+    """Return the notebook, with or without the cells that use Spark."""
+    saved: dict[str, Any]
     saved = json.loads((repo / "notebooks" / "01_quickstart.ipynb").read_text("utf-8"))
     if not spark:
         saved["cells"] = [cell for cell in saved["cells"] if not _is_of_spark(cell)]
+    return saved
+
+
+@pytest.mark.browser
+@pytest.mark.spark
+@pytest.mark.nightly  # a server, a Chromium and a JVM of its own
+def test_the_quickstart_runs_in_a_real_jupyterlab(
+    slow_service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
+) -> None:
+    service = slow_service
     notebook = tmp_path / "01_quickstart.ipynb"
-    notebook.write_text(json.dumps(saved), "utf-8")
+    notebook.write_text(json.dumps(quickstart(repo, spark=True)), "utf-8")
     env = {
         **os.environ,
         "ODPS_ENDPOINT": service.endpoint,
@@ -88,11 +93,14 @@ def test_the_quickstart_runs_in_a_real_jupyterlab(
         "ODPS_ACCESS_KEY": service.access_key,
     }
     with lab_page.open_notebook(notebook, env=env) as page:
-        state = lab_page.run_all(page, seconds=300)
-        cells = page.evaluate(MODEL)
-        images = page.evaluate(IMAGES)
+        check_run(page, lab_page.run_all(page, seconds=300), service, least=15)
+
+
+def check_run(page: Any, state: dict[str, Any], service: LocalService, *, least: int) -> None:
+    """Check the outputs of more than ``least`` cells; ``state`` is what ``run_all`` returned."""
+    cells, images = page.evaluate(MODEL), page.evaluate(IMAGES)
     assert state["errors"] == []
-    assert state["ran"] == state["total"] > (15 if spark else 12)
+    assert state["ran"] == state["total"] > least
     texts = {"".join(cell["source"]).split("\n")[0]: _text(cell) for cell in cells}
 
     read = next(text for source, text in texts.items() if source.startswith("%odps read"))

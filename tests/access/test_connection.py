@@ -189,7 +189,7 @@ def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(serv
 
 
 def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
-    some = "(select status from orders where ds = '2024-01-01' limit 40000)"
+    some = "(select status from orders where ds = '2024-01-01' limit 20000)"
     query = f"select count(*) as n from {some} a join {some} b on a.status = b.status"
     with pytest.raises(RequestTimeoutError, match="within 0 s and was cancelled") as caught:
         odps.sql(query, timeout=0)

@@ -6,7 +6,7 @@ import array
 import datetime as dt
 import enum
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 
-__all__ = ["CASES", "COLUMNS", "LISTS", "NS", "REFUSED", "Case", "rows"]
+__all__ = ["CASES", "COLUMNS", "LISTS", "NS", "REFUSED", "Case", "rows", "sampled"]
 
 NS = 1_720_000_000_123_456_789  # 2024-07-03 09:46:40.123456789
 _TIMES = [-1, 0, 1, NS - 1, NS, NS + 1]
@@ -79,6 +80,19 @@ class Case:
         """Return a condition with this sign, and the rows that satisfy it."""
         found = range(self.row, self.row + 1) if sign == "=" else range(self.row + 1, 6)
         return f"{self.column} {sign} :x", list(found)
+
+
+def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
+    """Return the cases as parameters; all but the first of each kind are nightly."""
+    first = {kind(case): case for case in reversed(cases)}
+    return [
+        pytest.param(
+            case,
+            marks=[] if first[kind(case)] is case else [pytest.mark.nightly],
+            id=str(case),
+        )
+        for case in cases
+    ]
 
 
 class Loud(str):

@@ -83,21 +83,26 @@ def table(odps: Connection) -> Iterator[Table]:
     odps.drop_table("chars")
 
 
-def forms(table: Table, column: str, **options: Any) -> dict[str, Callable[[], list[Any]]]:
+Cells = dict[str, list[Any]]
+
+
+def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
     """Every form in which rows reach a user, as Python values in the order of the rows."""
+    columns = ["id", *TYPES]
 
     def scan(**more: Any) -> Any:
-        return table.read(["id", column], **options, **more)
+        return table.read(columns, **options, **more)
 
-    def sql(query: str = f"select id, {column} from chars") -> Any:
+    def sql(query: str = f"select {', '.join(columns)} from chars") -> Any:
         return table.connection.sql(query, **options)
 
-    def arrow(rows: Any) -> list[Any]:
-        return pa.table(rows).sort_by("id").column(column).to_pylist()
+    def arrow(rows: Any) -> Cells:
+        return pa.table(rows).sort_by("id").select(columns).to_pydict()
 
-    def frame(rows: pd.DataFrame) -> list[Any]:
-        cells = [None if one != one else one for one in rows.sort_values("id")[column].tolist()]
-        return [list(one.items()) if column == "m" and one is not None else one for one in cells]
+    def frame(rows: pd.DataFrame) -> Cells:
+        found = rows.sort_values("id")
+        cells = {name: [None if c != c else c for c in found[name].tolist()] for name in columns}
+        return cells | {"m": [None if one is None else list(one.items()) for one in cells["m"]]}
 
     def tasks(**more: Any) -> list[pa.RecordBatch]:
         return [batch for task in scan(**more)._split_tasks() for batch in task.batches()]
@@ -111,8 +116,8 @@ def forms(table: Table, column: str, **options: Any) -> dict[str, Callable[[], l
         "dataset": lambda: arrow(scan().dataset().to_table()),
         "tasks": lambda: arrow(pa.Table.from_batches(tasks())),
         "preview": lambda: frame(table.head(5, **options)),
-        "preview of columns": lambda: frame(table.head(5, columns=["id", column], **options)),
-        "head": lambda: frame(table.head(5, columns=["id", column, "p"], **options)),
+        "preview of columns": lambda: frame(table.head(5, columns=columns, **options)),
+        "head": lambda: frame(table.head(5, columns=[*columns, "p"], **options)),
         "where": lambda: arrow(scan(where="id > 0").to_arrow()),
         "since": lambda: arrow(scan(since=0).to_arrow()),
         "sql": lambda: arrow(sql().to_arrow()),
@@ -120,29 +125,24 @@ def forms(table: Table, column: str, **options: Any) -> dict[str, Callable[[], l
     }
 
 
-@pytest.mark.parametrize("column", TYPES)
-def test_no_form_of_a_read_has_the_blanks(table: Table, column: str) -> None:
+def test_no_form_of_a_read_has_the_blanks(table: Table) -> None:
     """Evidence 153: CHAR(n) comes padded with blanks to n, or not; a user gets it without."""
-    for name, form in forms(table, column).items():
-        assert form() == STRIPPED[column], name
+    for name, shown in forms(table).items():
+        assert shown() == STRIPPED, name
 
 
-@pytest.mark.parametrize("column", TYPES)
-def test_an_option_keeps_what_the_service_sends(table: Table, form: str, column: str) -> None:
+def test_an_option_keeps_what_the_service_sends(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
-    for name, shown in forms(table, column, char_padding=True).items():
-        assert shown() == sent[column], name
+    for name, shown in forms(table, char_padding=True).items():
+        assert shown() == sent, name
 
 
-@pytest.mark.parametrize("column", TYPES)
-def test_bytes_have_the_blanks_with_the_same_option_only(
-    table: Table, form: str, column: str
-) -> None:
+def test_bytes_have_the_blanks_with_the_same_option_only(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
-    for name, shown in forms(table, column, text="binary").items():
-        assert shown() == as_bytes(STRIPPED[column]), name
-    for name, shown in forms(table, column, text="binary", char_padding=True).items():
-        assert shown() == as_bytes(sent[column]), name
+    for name, shown in forms(table, text="binary").items():
+        assert shown() == as_bytes(STRIPPED), name
+    for name, shown in forms(table, text="binary", char_padding=True).items():
+        assert shown() == as_bytes(sent), name
 
 
 def test_rows_are_found_by_what_is_shown(table: Table) -> None:

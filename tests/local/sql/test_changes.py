@@ -50,28 +50,34 @@ def row(peer: Peer, name: str, number: int) -> tuple[Any, ...]:
     return tuple(one.values())
 
 
-# By column: what is set, and what the column then holds.
-SET: dict[str, tuple[str, object]] = {
-    "n": ("n * 1.5", 13510798882111488),
-    "n ": ("7.9", 7),
-    "dc": ("1.5e0", Decimal("1.5")),
-    "dc ": ("-0.123456789012345678", Decimal("-0.123456789012345678")),
-    "v": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
-    "v ": ("12", "12"),
-    "nz": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
-    "nz ": ("'2024-05-06 07:08:09'", "2024-05-06 07:08:09"),
-    "ts": ("date'2024-05-06'", "2024-05-06 00:00:00"),
-    "d": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06"),
-    "a": ("array(1.0e0, 2.0e0)", [1, 2]),
-    "a ": ("null", None),
-    "s": ("named_struct('x', 1.0e0)", {"x": 1}),
-}
+# For each statement by column: what is set, and what the column then holds.
+SET: list[dict[str, tuple[str, object]]] = [
+    {"n": ("n * 1.5", 13510798882111488)},
+    {
+        "dc": ("1.5e0", Decimal("1.5")),
+        "nz": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
+        "d": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06"),
+        "a": ("array(1.0e0, 2.0e0)", [1, 2]),
+    },
+    {
+        "v": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
+        "ts": ("date'2024-05-06'", "2024-05-06 00:00:00"),
+        "s": ("named_struct('x', 1.0e0)", {"x": 1}),
+    },
+    {
+        "n": ("7.9", 7),
+        "dc": ("-0.123456789012345678", Decimal("-0.123456789012345678")),
+        "v": ("12", "12"),
+        "nz": ("'2024-05-06 07:08:09'", "2024-05-06 07:08:09"),
+        "a": ("null", None),
+    },
+]
 PLACES = ("n", "dc", "v", "nz", "ts", "d", "a", "s")
 STATEMENTS = {
-    "update": "update {name} set {column} = {value} where id = 1",
+    "update": "update {name} set {settings} where id = 1",
     "merge": "merge into {name} t using (select 1 as key) q on t.id = q.key"
     " when matched and t.id = 9 then update set v = 'nine'"
-    " when matched then update set {column} = {value}",
+    " when matched then update set {settings}",
 }
 
 
@@ -81,12 +87,14 @@ def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
 ) -> None:
     """Neither values of other rows nor those of other columns."""
     expected = list(OLD)
-    for column, (value, stored) in SET.items():
-        expected[PLACES.index(column.strip())] = stored
-        peer.sql(STATEMENTS[statement].format(name=name, column=column, value=value), UTC)
+    for values in SET:
+        for column, (_, stored) in values.items():
+            expected[PLACES.index(column)] = stored
+        settings = ", ".join(f"{column} = {value}" for column, (value, _) in values.items())
+        peer.sql(STATEMENTS[statement].format(name=name, settings=settings), UTC)
         changed, other = rows(peer, name)
-        assert _trimmed(changed) == _trimmed(expected), (column, value)
-        assert other == OLD, (column, value)
+        assert _trimmed(changed) == _trimmed(expected), settings
+        assert other == OLD, settings
 
 
 def _trimmed(values: Any) -> list[Any]:

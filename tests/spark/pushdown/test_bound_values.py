@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError
-from tests.support.bound_values import CASES, COLUMNS, Case, rows
+from tests.support.bound_values import CASES, COLUMNS, rows, sampled
 
 pytestmark = pytest.mark.spark
 # Spark cuts what is finer than a microsecond, so some values are equal there.
@@ -45,19 +45,6 @@ def ask(in_utc, odps, table):
         return sorted(row.id for row in found)
 
     return ask
-
-
-def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
-    """Return the cases as parameters; all but the first of each kind run at night."""
-    first = {kind(case): case for case in reversed(cases)}
-    return [
-        pytest.param(
-            case,
-            marks=[] if first[kind(case)] is case else [pytest.mark.nightly],
-            id=str(case),
-        )
-        for case in cases
-    ]
 
 
 def test_every_value_means_its_row_to_spark(in_utc, odps, table):

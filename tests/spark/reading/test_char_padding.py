@@ -23,6 +23,13 @@ pytestmark = pytest.mark.spark
 ROWS = {"id": [1, 2, 3, 4], "c": ["ab", "", None, "abcde"], "a": [["x"], [], None, ["xyz"]]}
 
 
+# With a service that strips the blanks, the gate runs `test_an_option_keeps_the_blanks` only;
+# tests/access/reading/test_char_padding.py tests the reads of both services in the gate.
+in_the_gate_padded = pytest.mark.parametrize(
+    "chars", ["padded", pytest.param("stripped", marks=pytest.mark.nightly)], indirect=True
+)
+
+
 @pytest.fixture(scope="module", params=["padded", "stripped"])
 def chars(request: pytest.FixtureRequest) -> Iterator[tuple[Connection, str]]:
     """A connection to each form of the service, with a table of CHAR."""
@@ -43,6 +50,7 @@ def found(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+@in_the_gate_padded
 def test_every_way_to_spark_strips_the_blanks(
     spark: SparkSession, chars: tuple[Connection, str]
 ) -> None:
@@ -77,6 +85,7 @@ CONDITIONS = {
 }
 
 
+@in_the_gate_padded
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_pushed_conditions_keep_the_rows_that_spark_wants(
     spark: SparkSession, chars: tuple[Connection, str], condition: str

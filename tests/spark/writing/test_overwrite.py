@@ -25,9 +25,13 @@ Write = Callable[..., None]
 """Writes rows of (id, ds, hour), less the columns that the partition says, into a table."""
 
 ROADS = ["pandas", "arrow", "spark frame", "spark write", "format"]
+# `Table.write` hands pandas rows to the code for Arrow, and a Spark frame to `odps_nb.spark.write`:
+# in the gate, one test writes them, the others only what these calls lead to.
+CALLED = ("arrow", "spark write", "format")
+_nightly = (pytest.param(road, marks=pytest.mark.nightly) for road in ROADS if road not in CALLED)
 
 
-@pytest.fixture(params=ROADS)
+@pytest.fixture(params=[*CALLED, *_nightly])
 def write(request: pytest.FixtureRequest, spark: SparkSession, odps: Connection) -> Write:
     odps_nb.spark.register(spark, odps, progress=False)
 
@@ -92,6 +96,7 @@ BEFORE = {(1, "a", 1), (2, "a", 2), (3, "b", 1)}
 NEW = [(9, "a", 1)]
 
 
+@pytest.mark.parametrize("write", ROADS, indirect=True)
 def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, write: Write) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
     write(table, [(1, "", 0)])
