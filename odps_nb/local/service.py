@@ -19,7 +19,7 @@ from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
 from odps_nb.local.sql.instances import Instances
-from odps_nb.local.sql.queries import Queries, QueryLimits
+from odps_nb.local.sql.queries import QueryLimits, QueryRunner
 from odps_nb.local.sql.run import SqlRunner
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
@@ -109,7 +109,7 @@ class Service:
         self.write_sessions = WriteSessions(
             self.database, self.catalog, self.publisher, self.blobs, self.folder, clock
         )
-        self.queries = Queries(self.folder.work, settings.query_limits or QueryLimits())
+        self.queries = QueryRunner(self.folder.work, settings.query_limits or QueryLimits())
         runner = SqlRunner(
             self.catalog,
             self.snapshots,

@@ -13,8 +13,7 @@ from sqlglot.optimizer.simplify import simplify
 
 from odps_nb.local import faults
 from odps_nb.local.sql.query import FindTable, parse_query, tables_of
-from odps_nb.local.sql.statements import CreateTable, Insert, Statement
-from odps_nb.local.sql.statements import Query as Select
+from odps_nb.local.sql.statements import CreateTable, Insert, SelectStatement, Statement
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec
@@ -30,7 +29,7 @@ def estimate(
 ) -> SqlCost:
     """Return the cost of a statement: the bytes of the partitions that it cannot prune."""
     size, keywords = 0, 1
-    text = statement.text if isinstance(statement, Select) else None
+    text = statement.text if isinstance(statement, SelectStatement) else None
     if isinstance(statement, (Insert, CreateTable)):
         text = statement.query
     if text is not None:

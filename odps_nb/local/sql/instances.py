@@ -29,7 +29,7 @@ from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import ResultRows
 from odps_nb.local.sql.run import Job, SqlRunner, Stopper
-from odps_nb.local.sql.statements import Query, Statement
+from odps_nb.local.sql.statements import SelectStatement, Statement
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
@@ -74,7 +74,7 @@ class Instance:
     @property
     def is_query(self) -> bool:
         """Whether the statement is a query (``SHOW`` and ``DESC`` are not)."""
-        return isinstance(parse_statement(self.query), Query)
+        return isinstance(parse_statement(self.query), SelectStatement)
 
 
 class Instances:

@@ -51,7 +51,7 @@ class Described:
     schema: pa.Schema
 
 
-class Queries:
+class QueryRunner:
     """A pool of worker processes for queries. The owner must close it.
 
     ``work`` is the folder for data that exceeds the memory of a query. Idle processes end after

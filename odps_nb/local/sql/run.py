@@ -21,7 +21,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
-from odps_nb.local.sql.queries import Queries, QueryRun
+from odps_nb.local.sql.queries import QueryRun, QueryRunner
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
 from odps_nb.local.sql.shown import ShowRunner
@@ -32,7 +32,7 @@ from odps_nb.local.sql.statements import (
     Insert,
     Merge,
     Name,
-    Query,
+    SelectStatement,
     Show,
     Statement,
 )
@@ -102,7 +102,7 @@ class SqlRunner:
         publisher: Publisher,
         blobs: BlobStore,
         folder: DataFolder,
-        queries: Queries,
+        queries: QueryRunner,
         *,
         strict: bool = False,
     ) -> None:
@@ -115,7 +115,7 @@ class SqlRunner:
     def run(self, statement: Statement, job: Job) -> ResultRows | None:
         """Run a statement. The rows of a query are valid until the job's stack is closed."""
         match statement:
-            case Query():
+            case SelectStatement():
                 return typed_rows(*self._open(statement.text, job))
             case Show():
                 return self._shown.rows(statement, job.place)

@@ -12,7 +12,7 @@ Name = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class SelectStatement:
     """A SELECT (or VALUES, or WITH …)."""
 
     text: str
@@ -162,7 +162,7 @@ class ChangeSchema:
 
 
 Statement = (
-    Query
+    SelectStatement
     | CreateTable
     | CreateView
     | DropTable

@@ -23,7 +23,7 @@ from odps_nb.local.sql.statements import (
     DropTable,
     Insert,
     Name,
-    Query,
+    SelectStatement,
     Statement,
 )
 from odps_nb.local.sql.text_words import (
@@ -92,7 +92,7 @@ def _query(cursor: Cursor) -> Statement:
             head = placed[: len(placed) - len(text)] + before
             # Blanks replace the parsed text, so that positions remain those in the statement.
             return replace(insert, query=head + insert.query[len(head) :])
-    return Query(text=cursor.take(placed))
+    return SelectStatement(text=cursor.take(placed))
 
 
 def _create(cursor: Cursor) -> Statement:

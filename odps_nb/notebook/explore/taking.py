@@ -63,7 +63,7 @@ class TakesRows(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFile:
     """The size of a file in rows and bytes, and whether rows are missing at its end."""
 
     rows: int
@@ -78,7 +78,7 @@ def file_kind(name: str) -> FileKind:
     return cast("FileKind", name)
 
 
-def words_of(made: Written) -> str:
+def words_of(made: WrittenFile) -> str:
     """Return the size of a file in words."""
     first = "only the first " if made.is_cut else ""
     return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}"
@@ -120,7 +120,7 @@ def write_file(
     progress: Progress = False,
     cancel: CancelToken | None = None,
     limit: int = MAX_FILE,
-) -> Written:
+) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
     No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header; text is quoted and
@@ -143,7 +143,7 @@ def write_file(
                 writer.write_batch(_for_csv(piece, columns) if kind == "csv" else piece)
                 count += piece.num_rows
     chunks.end()
-    return Written(rows=count, size=chunks.size, is_cut=is_cut)
+    return WrittenFile(rows=count, size=chunks.size, is_cut=is_cut)
 
 
 def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:

@@ -19,7 +19,7 @@ import requests
 
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import LocalService, start
-from odps_nb.local.sql.queries import Queries, QueryLimits
+from odps_nb.local.sql.queries import QueryLimits, QueryRunner
 from odps_nb.terms import SplitMode
 from odps_nb.wire import control
 from odps_nb.wire.signing import Credentials, sign
@@ -203,7 +203,7 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
 
 
 def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> None:
-    queries = Queries(tmp_path, QueryLimits(), idle_seconds=0.1)
+    queries = QueryRunner(tmp_path, QueryLimits(), idle_seconds=0.1)
     before = set(psutil.Process().children())
     try:
         for _ in range(2):
@@ -218,7 +218,7 @@ def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> 
 def test_a_process_goes_on_after_a_query_that_failed_but_not_after_one_that_was_left(
     tmp_path: Path,
 ) -> None:
-    queries = Queries(tmp_path, QueryLimits())
+    queries = QueryRunner(tmp_path, QueryLimits())
     before = set(psutil.Process().children())
 
     def process(sql: str, *, whole: bool = True) -> psutil.Process:
