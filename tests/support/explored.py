@@ -5,6 +5,7 @@ Those that use it are of ``orders``, from the first row on, without a filter.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from playwright.sync_api import expect
@@ -66,6 +67,12 @@ def contrast(text: Any) -> float:
 
 
 # -- what holds in both applications --------------------------------------------------------------
+
+
+def await_profiles(page: Any, count: int) -> None:
+    """Wait until so many explorers of a page have their profile."""
+    label = re.compile("profile: (all|sample|the)")
+    expect(page.locator(".odps-x-described", has_text=label)).to_have_count(count)
 
 
 def cancel_a_profile(view: Any) -> None:

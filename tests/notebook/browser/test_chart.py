@@ -6,7 +6,15 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.explored import cell, change_theme, chart_tips, column_of, draw_chart, explorer
+from tests.support.explored import (
+    await_profiles,
+    cell,
+    change_theme,
+    chart_tips,
+    column_of,
+    draw_chart,
+    explorer,
+)
 from tests.support.lab import close_notebook, load, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
@@ -25,7 +33,7 @@ def page(lab_page, jupyter):
     open_notebook(lab_page, jupyter, "chart.ipynb")
     run_all(lab_page)
     expect(lab_page.locator(".odps-x-chart svg")).to_have_count(1)
-    expect(lab_page.locator(".odps-x-described:not(:empty)")).to_have_count(1)
+    await_profiles(lab_page, 1)
     return lab_page
 
 

@@ -17,6 +17,7 @@ from odps_nb.notebook.live import twin
 from odps_nb.notebook.progress.words import format_percent
 from tests.support.explored import (
     active,
+    await_profiles,
     cancel_a_profile,
     cell,
     column_of,
@@ -70,9 +71,7 @@ def page(lab_page, jupyter, hostile):
     lab_page.traffic.sizes.clear()
     open_notebook(lab_page, jupyter, "explore.ipynb")
     run_all(lab_page)
-    lab_page.wait_for_function(
-        "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 3"
-    )
+    await_profiles(lab_page, 3)
     return lab_page
 
 

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.explored import (
+    await_profiles,
     cancel_a_profile,
     cell,
     chart_tips,
@@ -43,9 +44,7 @@ def page(new_page: Callable[[], Page], jupyter: Jupyter) -> Iterator[Page]:
     load(page, jupyter, "seven.ipynb", app="notebooks")
     await_kernel(page, "seven.ipynb")
     run_all(page)
-    page.wait_for_function(
-        "() => document.querySelectorAll('.odps-x-described:not(:empty)').length === 3"
-    )
+    await_profiles(page, 3)
     yield page
     page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")
     page.close()
