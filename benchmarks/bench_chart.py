@@ -13,7 +13,7 @@ from odps import ODPS
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, figure, header, judged, summary
 from odps_nb.access.looking.browsing import JOB_SETTINGS
-from odps_nb.notebook.explore.chart import Chart
+from odps_nb.notebook.explore.charts.chart import Chart
 
 CHARTS: dict[str, dict[str, Any]] = {
     "rows by day and status": {"x": "created", "color": "status", "step": "day"},

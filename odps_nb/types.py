@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
     from odps_nb.convert.fitting.conversions import DecimalConversion, TextConversion
     from odps_nb.convert.frame_options import Decimals, DtypeBackend
-    from odps_nb.notebook.explore.chart import Chart
-    from odps_nb.notebook.explore.chart_choice import ChartAggregate, ChartKind, ChartStep
+    from odps_nb.notebook.explore.charts.chart import Chart
+    from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import Column, OdpsType, TableSchema
@@ -110,8 +110,8 @@ _MODULES = {
     "client.write.operations": ["StreamReceipt", "WriteSessionRef"],
     "convert.fitting.conversions": ["DecimalConversion", "TextConversion"],
     "convert.frame_options": ["Decimals", "DtypeBackend"],
-    "notebook.explore.chart": ["Chart"],
-    "notebook.explore.chart_choice": ["ChartAggregate", "ChartKind", "ChartStep"],
+    "notebook.explore.charts.chart": ["Chart"],
+    "notebook.explore.charts.choice": ["ChartAggregate", "ChartKind", "ChartStep"],
     "notebook.explore.explorer": ["Explorer"],
     "notebook.upload.uploader": ["Uploader"],
     "schema": ["Column", "OdpsType", "TableSchema"],

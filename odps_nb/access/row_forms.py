@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.notebook.explore.chart import Chart
-    from odps_nb.notebook.explore.chart_choice import ChartAggregate, ChartKind, ChartStep
+    from odps_nb.notebook.explore.charts.chart import Chart
+    from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
@@ -371,7 +371,7 @@ class RowForms(ABC):
         >>> chart.to_pandas()["status"].tolist()
         ['shipped', 'paid', 'new', 'others']
         """
-        from odps_nb.notebook.explore.chart import draw
+        from odps_nb.notebook.explore.charts.chart import draw
 
         options = {"kind": kind, "agg": agg, "color": color, "bins": bins, "step": step, "top": top}
         return draw(self, x, y, **options)

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.client.write.operations import WriteSessionRef
-    from odps_nb.notebook.explore.chart import Chart
-    from odps_nb.notebook.explore.chart_choice import ChartAggregate, ChartKind, ChartStep
+    from odps_nb.notebook.explore.charts.chart import Chart
+    from odps_nb.notebook.explore.charts.choice import ChartAggregate, ChartKind, ChartStep
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.wire.control import TableInfo

@@ -18,10 +18,9 @@ from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import can_be_sorted, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
-from odps_nb.notebook.explore.cells import is_number, kind_of, type_label
-from odps_nb.notebook.explore.chart import Chart
-from odps_nb.notebook.explore.chart_choice import TIMES, can_be_axis, choose
-from odps_nb.notebook.explore.conditions import (
+from odps_nb.notebook.explore.charts.chart import Chart
+from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis, choose
+from odps_nb.notebook.explore.choosing.conditions import (
     Condition,
     operations,
     typed_condition,
@@ -47,6 +46,7 @@ from odps_nb.notebook.explore.taking import (
     words_of,
     write_file,
 )
+from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
@@ -91,7 +91,7 @@ class Explorer(TakesRows, LiveView):
     >>> orders.close()
     """
 
-    _script = Path(__file__).with_name("explorer.js")
+    _script = Path(__file__).parent / "scripts" / "explorer.js"
     _scripts = (
         "filters.js",
         "columns.js",

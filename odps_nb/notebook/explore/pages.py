@@ -16,11 +16,11 @@ from odps_nb.access.looking.browsing import Rows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible
-from odps_nb.notebook.explore.cells import Cut, cell_texts
+from odps_nb.notebook.explore.values.cells import Cut, cell_texts
 from odps_nb.schema import Column
 
 if TYPE_CHECKING:
-    from odps_nb.notebook.explore.search import KnownRows, TextSearch
+    from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4

@@ -12,10 +12,10 @@ from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
-from odps_nb.notebook.explore.cells import is_number, type_label
-from odps_nb.notebook.explore.chart import Chart
+from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.pages import Page, drawn_page
-from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
+from odps_nb.notebook.explore.profiles.profile import ColumnProfile, TableProfile
+from odps_nb.notebook.explore.values.cells import is_number, type_label
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size

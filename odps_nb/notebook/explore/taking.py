@@ -18,7 +18,7 @@ from odps_nb.access.saving import safe_name
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import nested_text
+from odps_nb.notebook.explore.values.cells import nested_text
 from odps_nb.notebook.progress.operations import loaded_magics
 from odps_nb.schema import Column
 from odps_nb.terms import count_of, format_bytes

@@ -15,11 +15,9 @@ from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, visible
-from odps_nb.notebook.explore.behind import with_whole
-from odps_nb.notebook.explore.cells import cell_texts, nested_text
-from odps_nb.notebook.explore.chart import Chart, chart_of
-from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.conditions import (
+from odps_nb.notebook.explore.charts.chart import Chart, chart_of
+from odps_nb.notebook.explore.charts.choice import ChartChoice
+from odps_nb.notebook.explore.choosing.conditions import (
     Condition,
     all_of,
     bar_condition,
@@ -28,11 +26,13 @@ from odps_nb.notebook.explore.conditions import (
     value_condition,
     written,
 )
+from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, first_in_order
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
-from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
-from odps_nb.notebook.explore.sampling import SAMPLE_BYTES, draw_sample
-from odps_nb.notebook.explore.search import KnownRows, TextSearch, first_in_order
+from odps_nb.notebook.explore.profiles.behind import with_whole
+from odps_nb.notebook.explore.profiles.profile import Profiler, TableProfile, sample_label
+from odps_nb.notebook.explore.profiles.sampling import SAMPLE_BYTES, draw_sample
 from odps_nb.notebook.explore.taking import TakesRows
+from odps_nb.notebook.explore.values.cells import cell_texts, nested_text
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:

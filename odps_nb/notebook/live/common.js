@@ -40,7 +40,7 @@ function hidesTwin(model) {
   return h("style", {}, `.jp-OutputArea-child:has(.odps-nb-${id}) { display: none }`);
 }
 
-// Shows a picture that the kernel drew (explore/chart_drawing.py), whose marks have titles as tooltips. The
+// Shows a picture that the kernel drew (explore/charts/drawing.py), whose marks have titles as tooltips. The
 // page's policy and the check below keep out everything that is not a shape or a text.
 const SVG_PARTS = ["svg", "title", "path", "rect", "circle", "g", "text"];
 function svgPicture(text) {

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.client.read.plan import ReadSession
-    from odps_nb.notebook.explore.chart import Chart
-    from odps_nb.notebook.explore.chart_choice import ChartKind
+    from odps_nb.notebook.explore.charts.chart import Chart
+    from odps_nb.notebook.explore.charts.choice import ChartKind
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import SqlCost
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from odps_nb.notebook.explore import bars
+from odps_nb.notebook.explore.profiles import bars
 from odps_nb.notebook.live import twin
 from odps_nb.notebook.progress.words import format_percent
 from tests.support.explored import (

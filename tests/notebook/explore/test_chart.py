@@ -12,10 +12,11 @@ import pytest
 
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, CancelledError
-from odps_nb.notebook.explore import chart_figures, static
-from odps_nb.notebook.explore.chart_axis import tick_labels, ticks
-from odps_nb.notebook.explore.chart_choice import AGGREGATES, KINDS, choose
-from odps_nb.notebook.explore.chart_figures import FigureQuery
+from odps_nb.notebook.explore import static
+from odps_nb.notebook.explore.charts import figures as chart_figures
+from odps_nb.notebook.explore.charts.choice import AGGREGATES, KINDS, choose
+from odps_nb.notebook.explore.charts.figures import FigureQuery
+from odps_nb.notebook.explore.values.axis import tick_labels, ticks
 from odps_nb.notebook.explore.view import RowView
 
 COUNT = 400

@@ -11,8 +11,8 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
-from odps_nb.notebook.explore.conditions import operations, typed_condition, typed_texts
-from odps_nb.notebook.explore.sampling import RandomParts
+from odps_nb.notebook.explore.choosing.conditions import operations, typed_condition, typed_texts
+from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected

@@ -14,10 +14,10 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
-from odps_nb.notebook.explore.cells import is_number, kind_of
-from odps_nb.notebook.explore.chart_axis import number_text
-from odps_nb.notebook.explore.conditions import bar_condition
-from odps_nb.notebook.explore.profile import MAX_VALUES, Profiler, TableProfile
+from odps_nb.notebook.explore.choosing.conditions import bar_condition
+from odps_nb.notebook.explore.profiles.profile import MAX_VALUES, Profiler, TableProfile
+from odps_nb.notebook.explore.values.axis import number_text
+from odps_nb.notebook.explore.values.cells import is_number, kind_of
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import Column, TableSchema
 from odps_nb.wire.type_text import format_type, parse_type

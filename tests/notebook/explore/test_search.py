@@ -12,8 +12,8 @@ from odps_nb.access.looking.browsing import MAX_SORTED, can_be_sorted, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore import explorer as exploring
-from odps_nb.notebook.explore.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.search import TextSearch
+from odps_nb.notebook.explore.choosing.search import TextSearch
+from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.schema import TypeCode
 from tests.support.messages import Browser

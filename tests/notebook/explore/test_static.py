@@ -10,8 +10,8 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
-from odps_nb.notebook.explore.bars import Bar
-from odps_nb.notebook.explore.profile import ColumnProfile
+from odps_nb.notebook.explore.profiles.bars import Bar
+from odps_nb.notebook.explore.profiles.profile import ColumnProfile
 from odps_nb.notebook.explore.static import HTML_BYTES, _bars, mimebundle, thumbnails
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser

@@ -16,7 +16,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore.explorer import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
-from odps_nb.notebook.explore.sampling import RandomParts
+from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.cells import kind_of
-from odps_nb.notebook.explore.chart_axis import number_text
+from odps_nb.notebook.explore.values.axis import number_text
+from odps_nb.notebook.explore.values.cells import kind_of
 from odps_nb.schema import Column, DecimalType
 
 _WIDE = Context(prec=400)

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 from odps_nb.access.looking.browsing import MAX_SORTED, Order
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import cell_texts, is_number, kind_of
+from odps_nb.notebook.explore.values.cells import cell_texts, is_number, kind_of
 from odps_nb.schema import Column, TypeCode
 
 MAX_SORTED_BYTES = 256 * 2**20

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from odps_nb.access.checks import check_count
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import is_number, kind_of
+from odps_nb.notebook.explore.values.cells import is_number, kind_of
 from odps_nb.schema import ArrayType, Column, MapType, StructType, TypeCode
 
 ChartKind = Literal["bar", "line", "area", "scatter", "histogram", "box"]

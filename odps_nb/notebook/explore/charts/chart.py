@@ -12,9 +12,9 @@ import pyarrow as pa
 from odps_nb.access.looking.browsing import Rows, rows_of
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
-from odps_nb.notebook.explore.chart_choice import ChartChoice, choose
-from odps_nb.notebook.explore.chart_drawing import HEIGHT, WIDTH, group_name, svg, title
-from odps_nb.notebook.explore.chart_figures import (
+from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
+from odps_nb.notebook.explore.charts.drawing import HEIGHT, WIDTH, group_name, svg, title
+from odps_nb.notebook.explore.charts.figures import (
     ABOVE,
     BELOW,
     NULL,

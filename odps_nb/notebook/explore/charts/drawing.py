@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from odps_nb.errors import visible
-from odps_nb.notebook.explore.chart_axis import number_text, shortened, tick_labels, ticks
-from odps_nb.notebook.explore.chart_choice import ChartChoice
-from odps_nb.notebook.explore.chart_figures import (
+from odps_nb.notebook.explore.charts.choice import ChartChoice
+from odps_nb.notebook.explore.charts.figures import (
     ABOVE,
     BELOW,
     NULL,
@@ -22,6 +21,7 @@ from odps_nb.notebook.explore.chart_figures import (
     Figures,
     last,
 )
+from odps_nb.notebook.explore.values.axis import number_text, shortened, tick_labels, ticks
 
 WIDTH, HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64

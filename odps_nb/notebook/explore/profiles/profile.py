@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.bars import Bar, Histogram
-from odps_nb.notebook.explore.cells import cell_texts, is_number
-from odps_nb.notebook.explore.chart_axis import number_text
-from odps_nb.notebook.explore.measures import QUARTILES, Measures
-from odps_nb.notebook.explore.scale import Scale, scale_of
-from odps_nb.notebook.explore.sketches import DistinctSketch
+from odps_nb.notebook.explore.profiles.bars import Bar, Histogram
+from odps_nb.notebook.explore.profiles.measures import QUARTILES, Measures
+from odps_nb.notebook.explore.profiles.sketches import DistinctSketch
+from odps_nb.notebook.explore.values.axis import number_text
+from odps_nb.notebook.explore.values.cells import cell_texts, is_number
+from odps_nb.notebook.explore.values.scale import Scale, scale_of
 from odps_nb.notebook.progress.words import format_percent
 from odps_nb.schema import Column, TypeCode
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.scale import Scale
+from odps_nb.notebook.explore.values.scale import Scale
 
 MOST_BARS = 20
 FAR = 2

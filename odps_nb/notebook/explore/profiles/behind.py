@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from odps_nb.notebook.explore.bars import Bar
-from odps_nb.notebook.explore.profile import TOP_VALUES, ColumnProfile
+from odps_nb.notebook.explore.profiles.bars import Bar
+from odps_nb.notebook.explore.profiles.profile import TOP_VALUES, ColumnProfile
 
 
 def with_whole(

@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import kind_of
+from odps_nb.notebook.explore.values.cells import kind_of
 from odps_nb.schema import Column
 from odps_nb.terms import shorten
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.scale import Scale
-from odps_nb.notebook.explore.sketches import QuantileSketch
+from odps_nb.notebook.explore.profiles.sketches import QuantileSketch
+from odps_nb.notebook.explore.values.scale import Scale
 
 EXACT = 64_000
 """Maximum number of values whose quantiles are exact."""

@@ -13,11 +13,11 @@ import pyarrow as pa
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.bars import Bar
-from odps_nb.notebook.explore.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.profile import LABEL
-from odps_nb.notebook.explore.scale import scale_of
-from odps_nb.notebook.explore.typed import shown_value, text_of, typed_value
+from odps_nb.notebook.explore.profiles.bars import Bar
+from odps_nb.notebook.explore.profiles.profile import LABEL
+from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.values.scale import scale_of
+from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_value
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import Rows, name_in_sql
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.chart_choice import STEPS, ChartChoice, ChartStep
-from odps_nb.notebook.explore.scale import Scale, scale_of
+from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
+from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
+from odps_nb.notebook.explore.values.scale import Scale, scale_of
 from odps_nb.schema import Column
 from odps_nb.terms import count_of
 
