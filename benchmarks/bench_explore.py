@@ -28,7 +28,7 @@ from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.notebook.explore.explorer import page_message, profile_message, table_message
+from odps_nb.notebook.explore.messages import page_message, profile_message, table_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView
 

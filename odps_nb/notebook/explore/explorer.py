@@ -15,23 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odps_nb.access.blob import iter_glances
-from odps_nb.access.looking.browsing import can_be_sorted, rows_of
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.charts.chart import Chart
-from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis, choose
+from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.conditions import (
-    Condition,
-    operations,
     typed_condition,
-    typed_texts,
+)
+from odps_nb.notebook.explore.messages import (
+    count_message,
+    page_message,
+    profile_message,
+    table_message,
 )
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
     LARGE,
     LARGE_BUDGET,
     Shown,
-    count_label,
     first_found,
     shown_bundle,
     thumbnail,
@@ -46,10 +48,9 @@ from odps_nb.notebook.explore.taking import (
     words_of,
     write_file,
 )
-from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
-from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
+from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
@@ -60,13 +61,7 @@ ASK_BYTES = 10 * 1024**3
 """A chart or a sort that reads more than this estimate runs only after a confirmation."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
-_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
-_EDITED = 4000  # maximum characters of all values of a condition that the browser edits
-INPUTS = {
-    **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
-    **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
-    "DATE": "date",
-}
+_REASON = 500  # maximum characters of the reason why rows were not counted
 _NO_WIDGET = "run the cell again to page, filter or sort"
 
 
@@ -352,7 +347,7 @@ class Explorer(TakesRows, LiveView):
         except CancelledError:
             raise
         except OdpsNbError as error:  # the rows are shown all the same
-            self._send({**count_message(self.view), "why": visible(str(error))[:_COMMENT]})
+            self._send({**count_message(self.view), "why": visible(str(error))[:_REASON]})
             return
         token.check()
         self._send(count_message(self.view))
@@ -409,100 +404,3 @@ class Explorer(TakesRows, LiveView):
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 
         self._run(f"blobs {cells[0]}" if cells else "blobs", work)
-
-
-# -- messages to the browser, which shows their strings as plain text --------------------------
-
-
-def table_message(view: RowView) -> dict[str, Any]:
-    """Return the message with the title and the columns."""
-    columns = [
-        {
-            "name": visible(column.name)[:_NAME],
-            "type": type_label(column, view.timezone)[:_NAME],
-            "comment": visible(column.comment)[:_COMMENT],
-            "number": is_number(column),
-            "blob": column.type.code is TypeCode.BLOB,
-            "axis": can_be_axis(column),
-            "time": kind_of(column) in TIMES,
-            "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
-            "sortable": can_be_sorted(column),
-            "conditions": operations(column),
-            "input": INPUTS.get(kind_of(column), "text"),
-        }
-        for column in view.columns
-    ]
-    return {
-        "kind": "table",
-        "title": visible(view.title)[:_NAME],
-        "all_columns": view.all_columns,
-        "page_rows": view.page_rows,
-        "columns": columns,
-    }
-
-
-def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return the message for a page without its cells, which are sent as a buffer."""
-    choice = view.choice
-    names = [column.name for column in view.columns]
-    return {
-        "kind": "page",
-        "start": page.start,
-        "count": page.count,
-        "total": view.total,
-        "rows": count_label(view),
-        "conditions": [condition_message(view, one) for one in choice.conditions],
-        "profiled": view.is_profiled,
-        "search": choice.search,
-        "searched": view.searched,
-        "order": [[names.index(name), descending] for name, descending in choice.order],
-        "note": " · ".join(filter(None, (view.note, page.note))),
-        "code": visible(view.code),
-    }
-
-
-def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
-    """Return the part of a message for a condition, and the values with which to edit it."""
-    names = [column.name for column in view.columns]
-    values = typed_texts(one, view.timezone) if one.op else []
-    edit = None
-    if one.op and sum(map(len, values)) <= _EDITED:
-        edit = {
-            "column": names.index(one.column),
-            "op": one.op,
-            "values": values,
-            "exclude": one.exclude,
-            "below": one.below,
-        }
-    return {
-        "text": visible(one.text)[:_CONDITION],
-        "where": visible(one.where)[:_CONDITION],
-        "edit": edit,
-    }
-
-
-def count_message(view: RowView) -> dict[str, Any]:
-    """Return the message that tells how many rows match the filter."""
-    return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
-
-
-def profile_message(view: RowView) -> dict[str, Any]:
-    """Return the message with the profiles of the columns."""
-    profile = view.profile
-    assert profile is not None  # created by the caller
-    columns = [
-        {
-            "rows": one.rows,
-            "nulls": one.nulls,
-            "words": one.words,
-            "ends": list(map(visible, one.ends)),
-            "facts": [[name, visible(text)] for name, text in one.facts],
-            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
-            "beside": [n for n, bar in enumerate(one.bars) if bar.is_beside],
-            "is_line": one.is_range or is_number(column),
-            "is_log": one.is_log,
-        }
-        for column, one in zip(view.columns, profile.columns, strict=True)
-    ]
-    whole = profile.total is not None and profile.rows >= profile.total
-    return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}

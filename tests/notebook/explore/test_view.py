@@ -14,7 +14,7 @@ import pytest
 from odps_nb.access.looking.browsing import _ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
-from odps_nb.notebook.explore.explorer import page_message
+from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import Choice, RowView

@@ -1,0 +1,117 @@
+"""Messages of an explorer to the browser, which shows their strings as plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odps_nb.access.looking.browsing import can_be_sorted
+from odps_nb.errors import visible
+from odps_nb.notebook.explore.charts.choice import TIMES, can_be_axis
+from odps_nb.notebook.explore.choosing.conditions import Condition, operations, typed_texts
+from odps_nb.notebook.explore.pages import Page
+from odps_nb.notebook.explore.static import count_label
+from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
+from odps_nb.notebook.explore.view import RowView
+from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
+
+_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
+_EDITED = 4000  # maximum characters of all values of a condition that the browser edits
+INPUTS = {
+    **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
+    **dict.fromkeys(("INSTANT", "CLOCK"), "datetime-local"),
+    "DATE": "date",
+}
+
+
+def table_message(view: RowView) -> dict[str, Any]:
+    """Return the message with the title and the columns."""
+    columns = [
+        {
+            "name": visible(column.name)[:_NAME],
+            "type": type_label(column, view.timezone)[:_NAME],
+            "comment": visible(column.comment)[:_COMMENT],
+            "number": is_number(column),
+            "blob": column.type.code is TypeCode.BLOB,
+            "axis": can_be_axis(column),
+            "time": kind_of(column) in TIMES,
+            "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
+            "sortable": can_be_sorted(column),
+            "conditions": operations(column),
+            "input": INPUTS.get(kind_of(column), "text"),
+        }
+        for column in view.columns
+    ]
+    return {
+        "kind": "table",
+        "title": visible(view.title)[:_NAME],
+        "all_columns": view.all_columns,
+        "page_rows": view.page_rows,
+        "columns": columns,
+    }
+
+
+def page_message(view: RowView, page: Page) -> dict[str, Any]:
+    """Return the message for a page without its cells, which are sent as a buffer."""
+    choice = view.choice
+    names = [column.name for column in view.columns]
+    return {
+        "kind": "page",
+        "start": page.start,
+        "count": page.count,
+        "total": view.total,
+        "rows": count_label(view),
+        "conditions": [condition_message(view, one) for one in choice.conditions],
+        "profiled": view.is_profiled,
+        "search": choice.search,
+        "searched": view.searched,
+        "order": [[names.index(name), descending] for name, descending in choice.order],
+        "note": " · ".join(filter(None, (view.note, page.note))),
+        "code": visible(view.code),
+    }
+
+
+def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
+    """Return the part of a message for a condition, and the values with which to edit it."""
+    names = [column.name for column in view.columns]
+    values = typed_texts(one, view.timezone) if one.op else []
+    edit = None
+    if one.op and sum(map(len, values)) <= _EDITED:
+        edit = {
+            "column": names.index(one.column),
+            "op": one.op,
+            "values": values,
+            "exclude": one.exclude,
+            "below": one.below,
+        }
+    return {
+        "text": visible(one.text)[:_CONDITION],
+        "where": visible(one.where)[:_CONDITION],
+        "edit": edit,
+    }
+
+
+def count_message(view: RowView) -> dict[str, Any]:
+    """Return the message that tells how many rows match the filter."""
+    return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
+
+
+def profile_message(view: RowView) -> dict[str, Any]:
+    """Return the message with the profiles of the columns."""
+    profile = view.profile
+    assert profile is not None  # created by the caller
+    columns = [
+        {
+            "rows": one.rows,
+            "nulls": one.nulls,
+            "words": one.words,
+            "ends": list(map(visible, one.ends)),
+            "facts": [[name, visible(text)] for name, text in one.facts],
+            "bars": [[visible(bar.label), bar.count, bar.whole] for bar in one.bars],
+            "beside": [n for n, bar in enumerate(one.bars) if bar.is_beside],
+            "is_line": one.is_range or is_number(column),
+            "is_log": one.is_log,
+        }
+        for column, one in zip(view.columns, profile.columns, strict=True)
+    ]
+    whole = profile.total is not None and profile.rows >= profile.total
+    return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}
