@@ -398,8 +398,12 @@ class Explorer(TakesRows, LiveView):
         start = int(content["start"])
 
         def work(token: CancelToken) -> None:
+            choice = self.view.choice
             page = self.view.page(start, token)
             found = thumbnails(self.view, page, cells=cells, cancel=token)
+            token.check()
+            if self.view.choice is not choice:
+                return  # the page has other rows now
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 

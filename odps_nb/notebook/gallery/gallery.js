@@ -11,7 +11,7 @@ const KEYS =
   "Ctrl+A: all · Escape: none";
 
 function render({ model, el }) {
-  const send = (message, buffers) => (model.send(message, undefined, buffers), watch.asked());
+  const send = (message, buffers) => watch.ask(() => model.send(message, undefined, buffers));
   const me = String(Math.random());
   let gallery = null;
   let order = null; // blob by place; null: all blobs in row order
@@ -49,12 +49,12 @@ function render({ model, el }) {
     title: cost,
     maxlength: 200,
     size: 22,
-    onkeydown: (event) => event.key === "Enter" && find(),
+    onkeydown: (event) => event.key === "Enter" && !event.isComposing && find(),
     onsearch: () => search.value === "" && find(),
   });
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
-  const watch = kernelWatch(model, problem, () => (busy.line.hidden = true));
+  const watch = kernelWatch(model, problem, () => (box.removeAttribute("aria-busy"), (busy.line.hidden = true)));
   const question = h("div", { class: "odps-x-busy", hidden: true });
   const canvas = h("div", { class: "odps-g-canvas" });
   const box = h(
@@ -517,10 +517,12 @@ function render({ model, el }) {
     if (opened < 0) return;
     opened = -1;
     stage.replaceChildren(); // stop playback
+    const hadFocus = large.contains(document.activeElement);
     large.hidden = true;
     box.hidden = false;
     box.scrollTop = top;
-    moveTo(focus);
+    if (hadFocus) moveTo(focus);
+    else draw();
   }
 
   function largeKeys(event) {

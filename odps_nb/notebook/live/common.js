@@ -95,10 +95,11 @@ function kernelWatch(model, problem, ended) {
   let timer = 0;
   let gone = false;
   const say = (text) => (problem.textContent = text);
+  const hint = (text) => problem.textContent || say(text); // keeps an error or a question
   const unsay = () => [NO_ANSWER, KERNEL_BUSY].includes(problem.textContent) && say("");
   function look() {
-    if (kernel.status === "busy") say(KERNEL_BUSY);
-    else unsay();
+    if (kernel.status !== "busy") return unsay(); // it has handled the request
+    hint(KERNEL_BUSY);
     timer = setTimeout(look, 1000);
   }
   function changed(_, status) {
@@ -110,10 +111,12 @@ function kernelWatch(model, problem, ended) {
     ended();
     say(KERNEL_GONE);
   }
-  function asked() {
+  // Sends a request with `send`, which would raise an error without a kernel.
+  function ask(send) {
     clearTimeout(timer);
-    if (gone) say(KERNEL_GONE);
-    else timer = kernel ? setTimeout(look, 1000) : setTimeout(say, 10000, NO_ANSWER);
+    if (gone) return lost();
+    send();
+    timer = kernel ? setTimeout(look, 1000) : setTimeout(hint, 10000, NO_ANSWER);
   }
   function heard() {
     clearTimeout(timer);
@@ -126,7 +129,7 @@ function kernelWatch(model, problem, ended) {
   }
   kernel?.statusChanged.connect(changed);
   kernel?.disposed.connect(lost); // shut down
-  return { asked, heard, end };
+  return { ask, heard, end };
 }
 
 // Sends "ready" until the kernel responds, and returns a function that stops sending. Without a

@@ -33,7 +33,7 @@ function render({ model, el }) {
   const list = h("ul", { "aria-label": "chosen files" });
   const problem = h("div", { class: "odps-u-problem", role: "alert" });
   const watch = kernelWatch(model, problem, () => running && ended("failed", "failed"));
-  const send = (message, buffers) => (model.send(message, undefined, buffers), watch.asked());
+  const send = (message, buffers) => watch.ask(() => model.send(message, undefined, buffers));
   const root = h(
     "div",
     {

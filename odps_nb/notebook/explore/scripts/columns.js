@@ -186,6 +186,7 @@ function columnLayout({ box, redraw, jump }) {
     const boxes = [...rows.querySelectorAll("input")];
     const at = boxes.indexOf(event.target);
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.isComposing) return;
     if (event.key === "Escape") toggle();
     else if (step) (boxes[at + step] || search).focus();
     else if (event.key === "Enter" && event.target.tagName === "INPUT")

@@ -76,7 +76,7 @@ function chartPanel(send) {
 }
 
 function render({ model, el }) {
-  const send = (message) => (model.send(message), watch.asked());
+  const send = (message) => watch.ask(() => model.send(message));
   let table = null;
   let page = null;
   let profile = null;
@@ -92,9 +92,9 @@ function render({ model, el }) {
     title: "finds a text in what the cells show, ignoring case; not in blobs",
     maxlength: 200,
     onkeydown: (event) => {
-      if (event.key === "Enter") find();
+      if (event.key === "Enter" && !event.isComposing) find();
     },
-    onsearch: find,
+    onsearch: () => search.value === "" && find(),
   });
   const all = h(
     "button",
@@ -120,11 +120,11 @@ function render({ model, el }) {
   );
   const chips = filterChips(
     (edited, index) => builder.open(edited.column, edited, index),
-    (index) => (wait("filtering"), send({ do: "unfilter", index }))
+    (index) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", index }))
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });
-  const watch = kernelWatch(model, problem, () => (busy.line.hidden = true));
+  const watch = kernelWatch(model, problem, () => (endBusy("page"), (busy.line.hidden = true)));
   const canTurn = () => !next.disabled;
   const tell = (text) => (said.textContent = text);
   const grid = gridPanel({ send, header, summary, go, canTurn, sort, order, value, openColumn, openCell, showKeys, tell });
@@ -185,9 +185,9 @@ function render({ model, el }) {
   const orders = sorting(send, (text) => (problem.textContent = text));
 
   function sort(column, event) {
-    if (page && orders.click(page, table.columns, column, event)) {
-      wait("sorting with a SQL job on the service");
-    }
+    if (!page) return;
+    if (table.columns[column].sortable) wait("sorting with a SQL job on the service");
+    orders.click(page, table.columns, column, event);
   }
 
   function askCost(message) {
@@ -196,8 +196,8 @@ function render({ model, el }) {
   }
 
   function order(column, descending) {
-    send({ do: "sort", order: [[column, descending]] });
     wait("sorting with a SQL job on the service");
+    send({ do: "sort", order: [[column, descending]] });
   }
 
   function value(message) {
@@ -252,6 +252,8 @@ function render({ model, el }) {
     builder.failed();
     said.textContent = "";
     problem.textContent = message.text;
+    if (message.task === "profile" && !(page && page.profiled)) described.textContent = " · no profile";
+    taking.receive(message);
   }
 
   function showTable(message) {
@@ -295,7 +297,7 @@ function render({ model, el }) {
 
   function showPage(message, buffer) {
     page = { ...message, cells: JSON.parse(new TextDecoder().decode(buffer)) };
-    grid.show(page, wanted);
+    grid.show(page, root.contains(document.activeElement) ? wanted : null);
     wanted = null;
     showAround();
   }
@@ -318,7 +320,7 @@ function render({ model, el }) {
   function showAround() {
     showCount(page);
     root.classList.toggle("odps-x-stale", !page.profiled);
-    if (!page.profiled) described.textContent = " · profile: reading the rows…";
+    if (!page.profiled) described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
     code.textContent = page.code;
     if (document.activeElement !== search) search.value = page.search;
     const endSearch = () => ((search.value = ""), find());
@@ -334,24 +336,28 @@ function render({ model, el }) {
     described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
     grid.showProfiles();
-    if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column));
+    if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 
   // -- panels ---------------------------------------------------------------------------------
 
-  function openPanel(label, parts) {
+  // With `updates`, the panel shows new values of the same thing: the focus stays where it is.
+  function openPanel(label, parts, updates = false) {
+    const at = updates ? [...panel.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     if (panel.hidden) back = document.activeElement;
+    delete panel.dataset.column;
+    delete panel.dataset.cell;
     const close = h("button", { "aria-label": "close", onclick: closePanel }, "×");
     panel.setAttribute("aria-label", label);
     panel.replaceChildren(h("div", { class: "odps-x-bar" }, h("b", {}, label), close), ...parts);
     panel.hidden = false;
-    (panel.querySelector("button.odps-x-row") || close).focus();
+    if (at >= 0) (panel.querySelectorAll("button")[at] || close).focus();
+    else if (!updates) (panel.querySelector("button.odps-x-row") || close).focus();
   }
 
   function closePanel() {
     if (panel.hidden) return;
     panel.hidden = true;
-    delete panel.dataset.column;
     if (back && root.contains(back)) back.focus();
     else grid.place(true);
   }
@@ -361,24 +367,26 @@ function render({ model, el }) {
     openPanel("Keys of the grid", [h("div", { class: "odps-x-keys" }, ...lines)]);
   }
 
-  function openColumn(n) {
+  function openColumn(n, updates = false) {
     const column = table.columns[n];
     const kind = [column.type, column.comment].filter(Boolean).join(" · ");
     const parts = [h("div", { class: "odps-x-muted" }, kind)];
     parts.push(...profiles.parts(n, found(n), profile && profile.label));
     parts.push(h("button", { onclick: () => (closePanel(), builder.open(n)) }, "Filter…"));
-    openPanel(column.name, parts);
+    openPanel(column.name, parts, updates);
     panel.dataset.column = String(n);
   }
 
   function openCell(row, n) {
     openPanel(`${table.columns[n].name}, row ${count(page.start + row + 1)}`, [h("pre", {}, "…")]);
+    panel.dataset.cell = `${page.start + row},${n}`;
     send({ do: "cell", row: page.start + row, column: n });
   }
 
   function showCell(message) {
     const into = panel.querySelector("pre");
-    if (panel.hidden || !into) return;
+    const of = `${message.row},${message.column}`; // another cell may have been opened since
+    if (panel.hidden || panel.dataset.cell !== of) return;
     into.textContent = message.text + (message.cut ? "… (truncated)" : "");
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));
   }

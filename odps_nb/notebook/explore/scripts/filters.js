@@ -99,8 +99,9 @@ function filterForm(send, leave) {
 
   function close() {
     if (form.hidden) return;
+    const hadFocus = form.contains(document.activeElement);
     form.hidden = true;
-    leave();
+    if (hadFocus) leave();
   }
 
   function apply() {
@@ -123,6 +124,7 @@ function filterForm(send, leave) {
   column.addEventListener("change", () => (offer(""), fill()));
   kind.addEventListener("change", () => fill());
   form.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
     if (event.key === "Escape") close();
     if (event.key !== "Enter" || event.shiftKey || !event.target.matches(".odps-x-value")) return;
     event.preventDefault(); // Shift+Enter begins another line of a text
@@ -147,7 +149,7 @@ function filterChips(edit, remove) {
       {
         class: "odps-x-chip",
         onkeydown: (event) => {
-          if (event.key === "Delete") onRemove();
+          if (event.key === "Delete" && !event.repeat) onRemove();
         },
       },
       h("button", { title, disabled: !onEdit, onclick: onEdit }, name),

@@ -34,6 +34,7 @@ function gridPanel(view) {
   let grid = null;
   let focus = { row: 0, column: 0 };
   let anchor = focus; // the other corner of the selection
+  let pressed = false; // the mouse button, since it went down in a cell
   let copying = null; // the range whose texts the kernel was asked for
   let waiting = [];
 
@@ -226,6 +227,8 @@ function gridPanel(view) {
       if (cell.hasAttribute("aria-selected")) event.preventDefault(); // the selection stays
       return;
     }
+    pressed = true;
+    addEventListener("mouseup", () => (pressed = false), { once: true, capture: true });
     focus = placeOf(cell);
     if (event.shiftKey) {
       event.preventDefault(); // no selection of text
@@ -238,7 +241,7 @@ function gridPanel(view) {
 
   function drag(event) {
     const cell = event.target.closest("td[data-row]");
-    if (!(event.buttons & 1) || !cell || cell.dataset.row < 0 || anchor.row < 0) return;
+    if (!pressed || !(event.buttons & 1) || !cell || cell.dataset.row < 0 || anchor.row < 0) return;
     if (cell === at(focus.row, focus.column)) return;
     getSelection().removeAllRanges();
     focus = placeOf(cell);

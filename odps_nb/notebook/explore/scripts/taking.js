@@ -3,7 +3,8 @@
 const FILES = { csv: "CSV", parquet: "Parquet" };
 
 function takingPanel(send) {
-  let number = 0;
+  let number = Math.floor(Math.random() * 2 ** 40); // another than in other views of the widget
+  let opening = false;
   let chunks = [];
 
   const note = h("span", { class: "odps-x-muted", "aria-live": "polite" });
@@ -28,7 +29,7 @@ function takingPanel(send) {
   );
   const cell = h(
     "button",
-    { title: "add a cell below with code that reads the selected rows", onclick: () => send({ do: "open" }) },
+    { title: "add a cell below with code that reads the selected rows", onclick: () => ((opening = true), send({ do: "open" })) },
     "Open as cell"
   );
   panel.addEventListener("keydown", (event) => {
@@ -72,6 +73,8 @@ function takingPanel(send) {
 
   // The JupyterLab extension adds the cell, and prevents the default.
   async function addCell(message) {
+    if (!opening) return; // another view of the widget asked
+    opening = false;
     const event = new CustomEvent("odps-nb-cell", {
       bubbles: true,
       cancelable: true,
@@ -87,6 +90,7 @@ function takingPanel(send) {
     if (message.kind === "chunk") add(message, buffers);
     else if (message.kind === "file") save(message);
     else if (message.kind === "open") addCell(message);
+    else if (message.kind === "problem" && message.task === "download") chunks = [];
   }
 
   return { open, panel, cell, receive };
