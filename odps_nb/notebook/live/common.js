@@ -98,8 +98,8 @@ function kernelWatch(model, problem, ended) {
   const hint = (text) => problem.textContent || say(text); // keeps an error or a question
   const unsay = () => [NO_ANSWER, KERNEL_BUSY].includes(problem.textContent) && say("");
   function look() {
-    if (kernel.status !== "busy") return unsay(); // it has handled the request
-    hint(KERNEL_BUSY);
+    if (kernel.status === "busy") hint(KERNEL_BUSY);
+    else unsay();
     timer = setTimeout(look, 1000);
   }
   function changed(_, status) {

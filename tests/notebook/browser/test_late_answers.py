@@ -21,8 +21,12 @@ RENDER = """async (script) => {
   const kernel = window.kernel = {status: "idle", disposed: {connect: () => {}}, statusChanged: {
     connect: (tell) => (kernel.change = (status) => tell(kernel, kernel.status = status)),
   }};
+  const send = (message) => {
+    if (window.isDisposed) throw Error("Cannot send"); // as ipywidgets does after a restart
+    window.sent.push(message);
+  };
   const model = {get: () => "", on: (_, tell) => (window.tell = tell), off: () => {},
-                 widget_manager: {kernel}, send: (message) => window.sent.push(message)};
+                 widget_manager: {kernel}, send};
   module.default.render({model, el: document.body});
 }"""
 
@@ -86,11 +90,12 @@ def test_a_view_says_when_the_kernel_is_busy_and_when_it_is_gone(page: Page) -> 
     expect(said).to_have_text(re.compile("^the kernel is busy"))
     tell(page, order="row")
     expect(said).to_have_text("")
-    page.evaluate("() => window.kernel.change('restarting')")
+    page.evaluate("() => { window.isDisposed = true; window.kernel.change('restarting'); }")
     expect(said).to_have_text(re.compile("run the cell again$"))
     page.evaluate("() => window.kernel.change('idle')")
     page.get_by_label("descending", exact=True).click()
     expect(said).to_have_text(re.compile("run the cell again$"))
+    expect(page.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
 
 
 def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
