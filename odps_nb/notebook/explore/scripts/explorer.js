@@ -89,7 +89,7 @@ function render({ model, el }) {
   const described = h("span", { class: "odps-x-muted odps-x-described" });
   const search = h("input", {
     type: "search",
-    title: "finds a text in what the cells show, ignoring case; not in blobs",
+    title: "finds text in the displayed values, ignoring case; blobs are not searched",
     maxlength: 200,
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.isComposing) find();
@@ -237,7 +237,7 @@ function render({ model, el }) {
     if (!charts.panel.hidden) charts.panel.querySelector("select").focus();
   }
 
-  // -- showing --------------------------------------------------------------------------------
+  // -- drawing --------------------------------------------------------------------------------
 
   function endBusy(task) {
     if (task === "page") {
