@@ -29,8 +29,8 @@ ENOUGH_ROWS = 1000
 class SampledRows:
     """Rows drawn for a profile.
 
-    ``is_all``: no other rows match. ``is_random``: the rows are not just the first ones.
-    ``most`` bounds the number of rows, and `SAMPLE_BYTES` their size.
+    ``is_all``: no other rows match. ``is_random``: the rows are not just the first ones. ``most``
+    bounds the number of rows, and `SAMPLE_BYTES` their size.
     """
 
     most: int

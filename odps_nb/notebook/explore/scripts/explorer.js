@@ -341,7 +341,7 @@ function render({ model, el }) {
 
   // -- panels ---------------------------------------------------------------------------------
 
-  // With `updates`, the panel shows new values of the same thing: the focus stays where it is.
+  // With `updates`, the panel shows new values of the same item and keeps the focus.
   function openPanel(label, parts, updates = false) {
     const at = updates ? [...panel.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     if (panel.hidden) back = document.activeElement;
@@ -385,7 +385,7 @@ function render({ model, el }) {
 
   function showCell(message) {
     const into = panel.querySelector("pre");
-    const of = `${message.row},${message.column}`; // another cell may have been opened since
+    const of = `${message.row},${message.column}`; // another cell may have been opened in the meantime
     if (panel.hidden || panel.dataset.cell !== of) return;
     into.textContent = message.text + (message.cut ? "… (truncated)" : "");
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));

@@ -3,7 +3,7 @@
 const FILES = { csv: "CSV", parquet: "Parquet" };
 
 function takingPanel(send) {
-  let number = Math.floor(Math.random() * 2 ** 40); // another than in other views of the widget
+  let number = Math.floor(Math.random() * 2 ** 40); // differs from other views of the widget
   let opening = false;
   let chunks = [];
 
@@ -73,7 +73,7 @@ function takingPanel(send) {
 
   // The JupyterLab extension adds the cell and calls preventDefault.
   async function addCell(message) {
-    if (!opening) return; // another view of the widget asked
+    if (!opening) return; // another view of the widget sent the request
     opening = false;
     const event = new CustomEvent("odps-nb-cell", {
       bubbles: true,
