@@ -18,6 +18,7 @@ from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
+from odps_nb.client.read.increments import CHANGE
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.definitions import quoted
@@ -29,6 +30,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS, MIN_BATCH_BYTES
+from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -79,8 +81,9 @@ def check_order(columns: Sequence[Column], order: Order) -> None:
         if name not in known:
             raise ArgumentError(f"there is no column {name!r} to sort by")
         if not can_be_sorted(known[name]):
+            kind = format_type(known[name].type)
             raise ArgumentError(
-                f"rows cannot be sorted by {name!r}: {known[name].type} values have no order",
+                f"rows cannot be sorted by {name!r}: {kind} values have no order",
                 hint="sort by a column of numbers, times, texts or booleans",
             )
     if len({name for name, _ in order}) < len(order):
@@ -92,8 +95,11 @@ def rows_of(source: RowForms) -> Rows:
     shown = source._replacing()
     if isinstance(source, Scan) and isinstance(shown, Scan):
         return _ScanRows(shown, text=source._plan.text)
-    assert isinstance(source, Result)
-    assert isinstance(shown, Result)
+    if not (isinstance(source, Result) and isinstance(shown, Result)):
+        raise ArgumentError(
+            "rows that were selected in an explorer cannot be explored or drawn",
+            hint="use the explorer, or its code",
+        )
     return _ResultRows(shown, text=source._text)
 
 
@@ -299,13 +305,19 @@ class _ScanRows:
         plan = self._scan._plan
         both = [one for one in (plan.where, where) if one]
         condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
+        columns, since = list(plan.columns), plan.increment
+        if since is not None:
+            columns = [one for one in columns if one != CHANGE.name]
         said = [
-            ("columns", list(plan.columns) or None),
+            ("columns", columns or None),
             ("where", condition or None),
             ("partitions", [str(one) for one in plan.partitions] or None),
             ("limit", plan.limit),
             ("text", "binary" if plan.text.mode is TextMode.BINARY else None),
             ("char_padding", plan.text.char_padding or None),
+            ("since", since and since.start),
+            ("until", since and since.end),
+            ("changes", (since and since.changes) or None),
         ]
         options = ", ".join(f"{key}={value!r}" for key, value in said if value is not None)
         return f"odps.table({_short_name(self)!r}).read({options})"

@@ -24,6 +24,7 @@ from odps_nb.notebook.explore.choosing.conditions import (
     typed_condition,
 )
 from odps_nb.notebook.explore.messages import (
+    MOST_WHERE,
     count_message,
     page_message,
     profile_message,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart or a sort that would read more bytes than this needs confirmation."""
+COUNT_BYTES = 1024**3
+"""The matching rows are counted without a question if the job reads at most this estimate."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
@@ -105,6 +108,7 @@ class Explorer(TakesRows, LiveView):
         self._asked: Choice | None = None  # whose sort the user has not yet confirmed
         self._searched_at = 0.0
         self._start = 0
+        self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
         self._names: set[str] = set()  # variables in cells that the user opened
         view.tell_searched = self._tell_searched
         super().__init__()
@@ -198,9 +202,11 @@ class Explorer(TakesRows, LiveView):
                 self._send_page(0, token)
             except BaseException:
                 self.view.undo(chosen)
+                if not self.view.is_profiled:
+                    self._describe_and_count()
                 raise
             self._chart = None  # of other rows
-            if self.view.where != before:
+            if self.view.where != before or not self.view.is_profiled:
                 self._static = (self.view.page(0, token), "")
                 self._describe_and_count()
 
@@ -245,7 +251,7 @@ class Explorer(TakesRows, LiveView):
         if content["index"] is None:
             kept.append(made)
         else:
-            kept[int(content["index"])] = made
+            kept[self._place(content)] = made
         conditions = tuple(dict.fromkeys(kept))
         self._choose(replace(self.view.choice, conditions=conditions))
 
@@ -253,9 +259,17 @@ class Explorer(TakesRows, LiveView):
         row, column, exclude = int(content["row"]), int(content["column"]), bool(content["not"])
         self._choose(partial(self.view.value, row, column, exclude=exclude))
 
+    def _place(self, content: Mapping[str, Any]) -> int:
+        """Return the place of the condition that the browser means."""
+        place, conditions = int(content["index"]), self.view.choice.conditions
+        known = conditions[place : place + 1]
+        if not known or visible(known[0].where)[:MOST_WHERE] != content["where"]:
+            raise ArgumentError("the filters have changed; try again")
+        return place
+
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self.view.choice.conditions)
-        del kept[int(content["index"])]
+        del kept[self._place(content)]
         self._choose(replace(self.view.choice, conditions=tuple(kept)))
 
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
@@ -327,14 +341,32 @@ class Explorer(TakesRows, LiveView):
     def _describe_and_count(self) -> None:
         """Start to profile and count the matching rows, unless this is already done."""
         if self.view.all_rows != 0:
-            self._run("profile", self._describe)
+            self._begin("profile", self._describe)
         if self.view.matching is None:
-            self._run("count", self._count)
+            self._begin("count", self._count)
+
+    def _begin(self, task: str, work: Callable[[CancelToken], None]) -> None:
+        """Start a task for the current filter, unless it is running for that filter."""
+        mine = [self.view.where]
+        if self._begun.get(task) == mine:
+            return
+        self._begun[task] = mine
+
+        def once(token: CancelToken) -> None:
+            try:
+                work(token)
+            finally:
+                if self._begun.get(task) is mine:
+                    del self._begun[task]
+
+        self._run(task, once)
 
     def _describe(self, token: CancelToken) -> None:
         if not self.view.is_profiled:
             self.view.describe(token)
         token.check()
+        if not self.view.is_profiled:
+            return  # the filter has changed, and its own task is about to begin
         self._send(profile_message(self.view))
         self._send(count_message(self.view))
         if self._static is not None:
@@ -343,7 +375,7 @@ class Explorer(TakesRows, LiveView):
 
     def _count(self, token: CancelToken) -> None:
         try:
-            self.view.count(ASK_BYTES, token)
+            self.view.count(COUNT_BYTES, token)
         except CancelledError:
             raise
         except OdpsNbError as error:  # the count is optional; the rows are already shown

@@ -14,7 +14,7 @@ from odps_nb.notebook.explore.values.cells import is_number, kind_of, type_label
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
-_NAME, _COMMENT, _CONDITION = 200, 500, 300  # maximum characters of each string in a message
+_NAME, _COMMENT, MOST_WHERE = 200, 500, 300  # maximum characters of each string in a message
 _EDITED = 4000  # maximum characters of all values of a condition that the browser edits
 INPUTS = {
     **dict.fromkeys(("INTEGER", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
@@ -84,8 +84,8 @@ def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
             "below": one.below,
         }
     return {
-        "text": visible(one.text)[:_CONDITION],
-        "where": visible(one.where)[:_CONDITION],
+        "text": visible(one.text)[:MOST_WHERE],
+        "where": visible(one.where)[:MOST_WHERE],
         "edit": edit,
     }
 

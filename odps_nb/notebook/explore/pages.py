@@ -96,6 +96,11 @@ class _Pager(ABC):
 
     _rows: Rows | KnownRows
 
+    @property
+    def source(self) -> Rows | KnownRows:
+        """The rows; another object after a renewal of the session."""
+        return self._rows
+
     def __init__(self, columns: Sequence[Column], size: int, kept: int) -> None:
         self._columns, self._size = tuple(columns), size
         self._pages, self._kept = OrderedDict[int, Page](), kept
@@ -252,6 +257,7 @@ class StreamPager(_Pager):
         self._rest: list[_Waiting] = []
         self._behind = _Behind()
         self._at = 0
+        self._is_stopped = False
         self._cancel = CancelToken()
         self.total = None
         self.searched: int = 0
@@ -275,6 +281,9 @@ class StreamPager(_Pager):
                     yield place, kept
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
+        if self._is_stopped:
+            self._is_stopped = False
+            self._end()
         self._cancel = cancel
         cancel.watch(self._rows)  # an earlier call with another token may have opened the stream
         try:
@@ -282,6 +291,11 @@ class StreamPager(_Pager):
         except BaseException:
             self._end()
             raise
+
+    def stop(self) -> None:
+        """Cancel the current read; the next one opens a new stream."""
+        self._is_stopped = True
+        super().stop()
 
     def _read_to(self, start: int, cancel: CancelToken) -> Page:
         mark = self._marks.before(start)

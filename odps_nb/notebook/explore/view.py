@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from odps_nb.access.looking.browsing import MAX_SORTED, Order, Rows, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.errors import ArgumentError, CancelledError, visible
+from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
 from odps_nb.notebook.explore.charts.chart import Chart, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _Pagers = RangePager | StreamPager
+_T = TypeVar("_T")
 _UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profiled")
 
 MAX_COLUMNS = 100
@@ -64,6 +65,11 @@ class Choice:
 
     def __post_init__(self) -> None:
         given: tuple[Condition | str, ...] = self.conditions
+        if isinstance(given, str) or isinstance(self.order, str):
+            raise ArgumentError(
+                "conditions and order are tuples",
+                hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
+            )
         found = tuple(written(one) if isinstance(one, str) else one for one in given)
         object.__setattr__(self, "conditions", found)
 
@@ -169,8 +175,29 @@ class RowView(TakesRows):
             if not page.count and page.start:  # the rows ended with the previous page
                 page = self._pager.page(page.start - self.page_rows, token)
             self._before = None
+            self._adopt(self._pager.source)
             self._seen = max(self._seen, page.start + page.count)
             return page
+
+    def _adopt(self, renewed: Rows | KnownRows) -> None:
+        """Use the rows of a renewed session everywhere."""
+        if renewed is self._shown:
+            return
+        if self._shown is self._rows and not isinstance(renewed, KnownRows):
+            self._rows = renewed
+        self._shown = renewed
+
+    def _renewing(self, read: Callable[[], _T]) -> _T:
+        """Call ``read``; if the session has expired, call it again with a new session."""
+        rows = self._rows
+        try:
+            return read()
+        except SessionExpiredError:
+            with self._lock:
+                if self._rows is rows:
+                    self._rows = rows.renewed()
+                    self._shown = self._rows if self._shown is rows else self._shown
+            return read()
 
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
@@ -380,14 +407,17 @@ class RowView(TakesRows):
         return self._only(of, value_condition(of, value, self.timezone, exclude=exclude))
 
     def _only(self, of: Column, made: Condition) -> Choice:
+        """Return the choice in which a condition replaces the others of its column.
+
+        An exclusion is added to them, and joins an earlier exclusion of values.
+        """
         before = [one for one in self.choice.conditions if one.column == of.name]
-        kept = [one for one in self.choice.conditions if one.column != of.name]
-        if made.exclude and made.op == "values":
-            listed = [
-                one for old in before if old.exclude and old.op == "values" for one in old.values
-            ]
-            values = dict.fromkeys((*listed, *made.values))
-            made = make_condition(of, "values", list(values), exclude=True, timezone=self.timezone)
+        if made.exclude:
+            before = [one for one in before if one.exclude and one.op == made.op == "values"]
+            values = dict.fromkeys([one for old in before for one in old.values] + [*made.values])
+            if before:
+                made = make_condition(of, "values", [*values], exclude=True, timezone=self.timezone)
+        kept = [one for one in self.choice.conditions if one not in before and one != made]
         return replace(self.choice, conditions=(*kept, made))
 
     def _where(self, choice: Choice) -> str | None:
@@ -436,6 +466,9 @@ class RowView(TakesRows):
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Profile the columns from a random sample of all rows that match the filter."""
         token, where = cancel or CancelToken(), self.where
+        return self._renewing(lambda: self._describe(where, token))
+
+    def _describe(self, where: str | None, token: CancelToken) -> TableProfile:
         drawn = draw_sample(
             self._rows.twin(),
             where,
@@ -446,7 +479,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self.describe(token)  # some rows were read in microseconds; now all are
+            return self._describe(where, token)  # some rows were in microseconds; now all are
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -468,6 +501,11 @@ class RowView(TakesRows):
         token, where = cancel or CancelToken(), self.where
         if not self.is_profiled:
             self.describe(token)
+        return self._renewing(lambda: self._describe_all(where, progress, token))
+
+    def _describe_all(
+        self, where: str | None, progress: Progress, token: CancelToken
+    ) -> TableProfile:
         profiler, count = self._profiler(where, self.profile), 0
         self._read = rows = self._rows.twin()
         token.watch(rows)

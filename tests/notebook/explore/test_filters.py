@@ -79,7 +79,7 @@ def frame(odps):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """What is read within a time is all that there is, however busy the machine."""
-    monkeypatch.setattr("odps_nb.notebook.explore.sampling.SAMPLE_SECONDS", 60)
+    monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 60)
 
 
 @pytest.fixture
@@ -442,7 +442,7 @@ def test_a_filter_of_a_result_is_described_and_counted(odps, frame):
 
 
 def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, monkeypatch):
-    monkeypatch.setattr("odps_nb.notebook.explore.sampling.SAMPLE_SECONDS", 0.2)
+    monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 0.2)
     view = RowView(rows_of(moody_odps.table("orders").read(["id", "note"])))
     view.choose(Choice(conditions=("note = 'nobody wrote this'",)))
     profile = view.describe()
@@ -499,7 +499,9 @@ def test_a_filter_is_answered_by_rows_a_count_and_a_profile(live, frame):
     assert all(len(bar) == 3 for column in profile["columns"] for bar in column["bars"])
     browser.wait("idle", task="profile")
     browser.forget()
-    explorer.receive({**chip["edit"], "do": "filter", "exclude": True, "index": 0})
+    explorer.receive(
+        {**chip["edit"], "do": "filter", "exclude": True, "index": 0, "where": chip["where"]}
+    )
     assert [one["text"] for one in browser.wait("page")[0]["conditions"]] == ["small not < -1"]
 
 

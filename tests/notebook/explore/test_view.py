@@ -56,7 +56,7 @@ def written(odps):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """What is read within a time is all that there is, however busy the machine."""
-    monkeypatch.setattr("odps_nb.notebook.explore.sampling.SAMPLE_SECONDS", 60)
+    monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 60)
 
 
 @pytest.fixture

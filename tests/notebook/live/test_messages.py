@@ -23,7 +23,7 @@ VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] 
         {
             "page": {"start": 0},
             "bar": {"column": 0, "bar": 0},
-            "unfilter": {"index": 0},
+            "unfilter": {"index": 0, "where": ""},
             "search": {"text": "a"},
             "sort": {"column": None},
             "cancel": {"task": "page"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
-from odps_nb.notebook.explore.profiles.bars import Bar
+from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar
 from odps_nb.notebook.explore.profiles.profile import LABEL
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
 from odps_nb.notebook.explore.values.scale import scale_of
@@ -85,8 +86,8 @@ def make_condition(
     _check(op, values, timezone)
     if op == "range" and values[0] is not None and values[0] == values[1] and not below:
         op, values = "values", values[:1]
-    if op == "values" and kind_of(column) == "FLOAT":  # the nearest that the column can hold
-        values = [float(np.float32(one)) for one in values]
+    if op == "values" and kind_of(column) == "FLOAT":
+        values = [_single(column, one) for one in values]
     name = name_in_sql(column.name)
     text = _template(name, op, values, below=below)
     if exclude:
@@ -105,6 +106,13 @@ def make_condition(
         exclude=exclude,
         below=below,
     )
+
+
+def _single(column: Column, value: Any) -> float:
+    """Return the nearest value that a FLOAT column can hold."""
+    if isinstance(value, str) or abs(value) > float(np.finfo(np.float32).max):
+        raise ArgumentError(f"{value!r} is not a value that the FLOAT {column.name!r} can hold")
+    return float(np.float32(value))
 
 
 def given_condition(
@@ -164,7 +172,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
         if None not in values and _is_less(high, low):
             ends = [shown_value(one, timezone) for one in values]
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
-    elif op in ("contains", "starts") and not values[0]:
+    elif op in ("contains", "starts") and not (values[0] and isinstance(values[0], str)):
         raise ArgumentError("enter the text to look for")
 
 
@@ -291,6 +299,8 @@ def value_condition(
     if kind_of(column) in _OF_KIND:
         scale = scale_of(column, value.type)
         exact = value.as_py() if scale is None else scale.exact(value)
+    if isinstance(exact, float) and not math.isfinite(exact):  # SQL has no literal for it
+        label, exact = NOT_FINITE, math.nan
     if exact is None:  # a type that the builder cannot edit, or a time with nanoseconds
         return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)
     return bar_condition(column, Bar(label, 0, value=exact), timezone, exclude=exclude)

@@ -184,11 +184,11 @@ class KnownRows:
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """Yield rows by number."""
-        yield from self._table.slice(start, rows).to_batches()
+        yield from _batches_of(self._table.slice(start, rows))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
-        yield from self._table.to_batches()
+        yield from _batches_of(self._table)
 
     def renewed(self) -> KnownRows:
         """Return the same rows, because they need no session."""
@@ -198,14 +198,24 @@ class KnownRows:
         """Do nothing, because all rows are in memory."""
 
 
+def _batches_of(table: pa.Table) -> list[pa.RecordBatch]:
+    # Without a matching row, there are no columns, and such a table has no valid slices.
+    return table.to_batches() if table.num_columns else []
+
+
 def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows:
     """Return the first `MAX_SORTED` rows in the order of ``Rows.ordered``."""
     parts: list[pa.Table] = []
+    rows = size = 0
     for batch in batches:
+        if not batch.num_rows:
+            continue
         parts.append(pa.Table.from_batches([batch]))
-        if sum(part.num_rows for part in parts) > 2 * MAX_SORTED:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > 2 * MAX_SORTED or size > MAX_SORTED_BYTES:
             parts = [_sorted(parts, order)]
-        if sum(part.nbytes for part in parts) > MAX_SORTED_BYTES:
+            rows, size = parts[0].num_rows, parts[0].nbytes
+        if size > MAX_SORTED_BYTES:
             raise ArgumentError(
                 "the rows with this text are too large to be sorted in memory",
                 hint="add a filter, or sort without the search",

@@ -16,6 +16,8 @@ import pyarrow.types as pt
 from odps_nb.notebook.explore.values.scale import Scale
 
 MOST_BARS = 20
+NOT_FINITE = "NaN or infinite"
+"""The label of the group of numbers that are not finite."""
 FAR = 2
 """An axis ends at the 1st or 99th percentile if the extreme value is farther away than this many
 times the distance between the two percentiles."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.notebook.explore.profiles.bars import Bar, Histogram
+from odps_nb.notebook.explore.profiles.bars import NOT_FINITE, Bar, Histogram
 from odps_nb.notebook.explore.profiles.measures import QUARTILES, Measures
 from odps_nb.notebook.explore.profiles.sketches import DistinctSketch
 from odps_nb.notebook.explore.values.axis import number_text
@@ -189,7 +189,7 @@ class _Described:
         elif values is not None:
             bars = self._top(values)
         if self._not_finite:
-            bars = (*bars, Bar("NaN or infinite", self._not_finite, value=math.nan))
+            bars = (*bars, Bar(NOT_FINITE, self._not_finite, value=math.nan))
         low, high = map(self._text, self._ends or (None, None))
         made = ColumnProfile(
             rows=self._rows,

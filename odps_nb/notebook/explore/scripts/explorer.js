@@ -119,8 +119,8 @@ function render({ model, el }) {
     "Filter"
   );
   const chips = filterChips(
-    (edited, index) => builder.open(edited.column, edited, index),
-    (index) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", index }))
+    (edited, at) => builder.open(edited.column, edited, at),
+    (at) => box.hasAttribute("aria-busy") || (wait("filtering"), send({ do: "unfilter", ...at }))
   );
   const busy = busyLine(send);
   const problem = h("div", { class: "odps-x-problem", role: "alert" });

@@ -28,7 +28,7 @@ function filterForm(send, leave) {
     h("button", { onclick: () => close() }, "Cancel")
   );
   let columns = [];
-  let index = null; // of the condition being edited
+  let place = null; // index and text of the condition being edited
   let sent = false;
 
   const chosen = () => columns[column.value];
@@ -88,7 +88,7 @@ function filterForm(send, leave) {
 
   function open(n, edited = null, at = null) {
     form.hidden = false;
-    index = at;
+    place = at;
     sent = false;
     column.value = String(n);
     offer(edited ? edited.op : "");
@@ -117,7 +117,7 @@ function filterForm(send, leave) {
       values: typed,
       exclude: exclude.checked,
       below: Boolean(upper && upper.value),
-      index,
+      ...(place || { index: null }),
     });
   }
 
@@ -161,7 +161,7 @@ function filterChips(edit, remove) {
   function show(conditions, search, endSearch) {
     const at = buttons().indexOf(document.activeElement);
     const made = conditions.map(({ text, where, edit: edited }, n) =>
-      chip(text, where, edited && (() => edit(edited, n)), () => remove(n))
+      chip(text, where, edited && (() => edit(edited, { index: n, where })), () => remove({ index: n, where }))
     );
     if (search) made.push(chip(`search: ${search}`, "", null, endSearch));
     box.replaceChildren(...made);

@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +18,7 @@ from odps_nb.terms import shorten
 MAX_TYPED = 1000
 """Maximum characters of a value."""
 _SHOWN = 40
+_WIDE = Context(prec=400)
 _SEPARATED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
@@ -100,7 +101,7 @@ def shown_value(value: Any, timezone: str | None) -> str:
     if isinstance(value, datetime.datetime):
         return _local(value, timezone).isoformat(sep=" ")
     if isinstance(value, Decimal):
-        return f"{value.normalize():,f}"
+        return f"{value.normalize(_WIDE):,f}"
     if isinstance(value, float):
         return f"{value:,.15g}"
     if isinstance(value, int):

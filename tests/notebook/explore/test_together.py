@@ -1,0 +1,212 @@
+"""Filters, searches, orders and expired sessions of one view, one after the other."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.choosing.conditions import make_condition
+from odps_nb.notebook.explore.choosing.search import MAX_SORTED, first_in_order
+from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.messages import Browser
+
+ROWS = 600
+LARGE = Decimal("12345678901234567890123456789012345678")
+NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
+BY_ID = (("id", True),)
+
+
+@pytest.fixture(scope="module")
+def table(odps):
+    made = odps.create_table(
+        "explore_together", "id bigint, word string, share double, whole decimal(38,0)"
+    )
+    made.write(
+        pa.table(
+            {
+                "id": range(ROWS),
+                "word": [f"word {n % 7}" for n in range(ROWS)],
+                "share": [NOT_FINITE[n] if n < 3 else n / 4 for n in range(ROWS)],
+                "whole": [LARGE if n == 5 else Decimal(n) for n in range(ROWS)],
+            }
+        )
+    )
+    yield made
+    odps.drop_table("explore_together")
+
+
+@pytest.fixture
+def view(table):
+    view = RowView(rows_of(table.read()), seed=1)
+    yield view
+    view.close()
+
+
+@pytest.fixture
+def live(table):
+    made = exploring.explore(table.read(), seed=1)
+    made._widget = browser = Browser()
+    made.receive({"do": "ready"})
+    browser.wait("idle", task="profile")
+    yield made, browser
+    made.close()
+
+
+def ids(page):
+    return [int(one) for one in page.columns[0]]
+
+
+def test_an_order_of_a_search_without_matches_shows_no_rows(view):
+    view.choose(Choice(search="nobody wrote this", order=BY_ID))
+    assert view.page(0).count == 0
+    assert view.to_arrow().num_rows == 0
+
+
+def test_the_first_rows_in_order_come_from_any_number_of_batches():
+    schema = pa.schema([("id", pa.int64())])
+    empty = pa.record_batch([pa.array([], pa.int64())], schema=schema)
+    single = [pa.record_batch([[n]], schema=schema) for n in range(2 * MAX_SORTED + 500)]
+    batches = [one for pair in zip(single, [empty] * len(single), strict=True) for one in pair]
+    found = first_in_order(iter(batches), BY_ID)
+    values = pa.Table.from_batches(found.batches()).column("id").to_pylist()
+    assert values == list(range(len(single) - 1, len(single) - 1 - MAX_SORTED, -1))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_filter_by_a_cell_that_is_not_finite_is_what_it_says(view, number):
+    view.choose(view.value(number, 2, exclude=False))
+    (chip,) = view.choice.conditions
+    assert chip.text == "share NaN or infinite"
+    assert ids(view.page(0)) == [0, 1, 2]
+    assert view.count(2**40) == 3
+    view.choose(Choice())
+    view.choose(view.value(number, 2, exclude=True))
+    assert view.count(2**40) == ROWS - 3
+
+
+def test_a_chip_shows_all_digits(view):
+    view.choose(view.value(5, 3, exclude=False))
+    assert view.choice.conditions[0].text == f"whole is {int(LARGE):,}"
+    assert ids(view.page(0)) == [5]
+
+
+def test_an_excluded_value_keeps_the_other_filters_of_its_column(view):
+    view.filter("id", low=2, high=6)
+    view.choose(view.value(1, 0, exclude=True))
+    assert ids(view.page(0)) == [2, 4, 5, 6]
+    view.choose(view.value(1, 0, exclude=True))
+    assert ids(view.page(0)) == [2, 5, 6]
+    assert len(view.choice.conditions) == 2  # excluded values share a condition
+    view.choose(view.value(1, 0, exclude=False))
+    assert ids(view.page(0)) == [5]
+
+
+@pytest.mark.parametrize("kind", ["table", "filtered", "sorted", "result"])
+def test_after_an_expired_session_everything_is_read_from_the_new_one(odps, table, kind):
+    if kind == "result":
+        view = RowView(rows_of(odps.sql("select * from explore_together")), seed=1)
+        result = view._rows._result
+        result._session = replace(result._open(None), session_id="0" * 32)
+    else:
+        view = RowView(rows_of(table.read()), seed=1)
+        view.page(0)
+        if kind == "filtered":
+            view.filter("id", low=0)
+        if kind == "sorted":
+            view.choose(Choice(order=BY_ID))
+        scan = view._rows._scan
+        scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
+    assert view.page(100).count == 100
+    assert view.describe().rows == ROWS
+    assert view.describe_all(progress=False).rows == ROWS
+    assert view.to_arrow(progress=False).num_rows == ROWS
+    view.close()
+
+
+def test_the_code_of_an_incremental_read_reads_the_same_rows(odps, new_name):
+    name = new_name("since")
+    odps.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id))"
+        " TBLPROPERTIES ('transactional'='true', 'acid.cdc.mode.enable'='true')"
+    )
+    table = odps.table(name)
+    for number in range(3):
+        table.upsert(pa.table({"id": [number], "v": [str(number)]}))
+    for options in ({"since": 2}, {"since": 2, "until": 3}, {"since": 2, "changes": True}):
+        view = RowView(rows_of(table.read(**options)))
+        names = {"odps": odps}
+        exec(f"found = {view.code}", names)
+        again = names["found"].to_arrow(progress=False)
+        assert again.equals(view.to_arrow(progress=False))
+        assert again.num_rows < 3
+    odps.drop_table(name)
+
+
+def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):
+    explorer, browser = live
+    for ask in (
+        {"do": "unfilter", "index": 0, "where": "id = 1"},
+        {"do": "filter", "column": 0, "op": "null", "values": [], "exclude": False, "below": False}
+        | {"index": 7, "where": ""},
+    ):
+        browser.forget()
+        explorer.receive(ask)
+        assert "the filters have changed" in browser.wait("problem")[0]["text"]
+    assert explorer.view.choice == Choice()
+
+
+def test_the_profile_and_the_count_follow_two_quick_changes(live):
+    explorer, browser = live
+    browser.forget()
+    condition = {"column": 0, "op": "range", "values": ["0", "99"], "index": None}
+    explorer.receive({"do": "filter", **condition, "exclude": False, "below": False})
+    explorer.receive({"do": "search", "text": "word 3"})
+    explorer.receive({"do": "filter", **condition, "exclude": False, "below": False})
+    browser.wait("profile", label="all 100 rows")
+    browser.wait("count", rows="100 of 600 rows")
+    assert explorer.view.is_profiled
+
+
+def test_pages_go_on_after_a_sort_that_was_not_confirmed(live, monkeypatch):
+    explorer, browser = live
+    explorer.receive(
+        {"do": "filter", "column": 0, "op": "range", "values": ["0", ""], "index": None}
+        | {"exclude": False, "below": False}
+    )
+    browser.wait("count", rows="600 of 600 rows")
+    monkeypatch.setattr(exploring, "ASK_BYTES", -1)
+    explorer.receive({"do": "sort", "order": [[0, True]]})
+    browser.wait("cost", task="page")
+    browser.forget()
+    explorer.receive({"do": "page", "start": 500})
+    assert browser.wait("page", start=500)[0]["count"] == 100
+    assert not any(content["kind"] == "problem" for content, _ in browser.messages)
+
+
+def test_selected_rows_are_not_explored_again(odps):
+    selected = odps.sql("select 1 as n").explore().selected()
+    with pytest.raises(ArgumentError, match="cannot be explored"):
+        selected.explore()
+    with pytest.raises(ArgumentError, match="cannot be explored"):
+        selected.chart("n")
+
+
+def test_wrong_arguments_are_named(view, odps, new_name):
+    with pytest.raises(ArgumentError, match="enter the text"):
+        view.filter("word", contains=5)
+    for wrong in ({"conditions": "id = 1"}, {"order": "id"}):
+        with pytest.raises(ArgumentError, match="are tuples"):
+            Choice(**wrong)
+    name = new_name("single")
+    table = odps.create_table(name, "x float, raw binary")
+    single = table.schema.find("x")
+    for value in ("x", 1e300):
+        with pytest.raises(ArgumentError, match="FLOAT 'x' can hold"):
+            make_condition(single, "values", [value])
+    table.write(pa.table({"x": [1.5], "raw": [b"a"]}))
+    with pytest.raises(ArgumentError, match="binary values have no order"):
+        RowView(rows_of(table.read())).choose(Choice(order=(("raw", False),)))
