@@ -1,7 +1,7 @@
 """`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
-A `Blob` is a handle. Creating it sends no request; its bytes are verified before they are returned.
-``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
+A `Blob` is a handle. Creating this handle sends no request; the bytes are verified before they are
+returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
 """
 
 from __future__ import annotations
