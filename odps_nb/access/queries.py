@@ -65,7 +65,7 @@ class Query:
             self._end("success")
 
     def _end(self, state: str) -> None:
-        """Record the final state, unless one is already recorded."""
+        """Record the outcome, unless one is already recorded."""
         if self.state == "sent":
             self.state, self.seconds = state, time.monotonic() - self._began
 

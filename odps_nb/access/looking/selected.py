@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class SelectedRows(RowForms):
-    """The rows of ``source``, passed through ``change`` (if any) as the batches are read.
+    """The rows of ``source``, transformed by ``change`` as the batches are read.
 
-    ``token`` cancels only this read, not other reads of the source or its query.
+    ``token`` cancels this read, but not other reads of the source or its query.
     """
 
     def __init__(self, source: RowForms, change: Change | None, token: CancelToken) -> None:
