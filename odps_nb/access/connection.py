@@ -163,9 +163,9 @@ class Connection:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
-            `TableSchema`. Alternatively, data as for `Table.write`: its columns define the table
-            (see ``docs/types-and-times.md``), and its rows are written in one commit; a further
-            `Table.write` would add them again. If the write fails, the table is dropped.
+            `TableSchema`. Alternatively, data as for `Table.write`. Its columns define the table
+            (see ``docs/types-and-times.md``), and its rows are written in one commit, so do not
+            write them again. If the write fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -265,8 +265,8 @@ class Connection:
         Parameters
         ----------
         references
-            Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls.
-            With ``column``: a pandas or polars DataFrame or an Arrow table.
+            Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls. If
+            ``column`` is passed, a pandas or polars DataFrame or an Arrow table.
         column
             The frame's column that holds references; each tile shows the index of its blob's row.
         caption

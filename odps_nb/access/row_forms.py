@@ -79,7 +79,7 @@ class RowForms(ABC):
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Return a function that switches to microseconds after an error; called before each read.
+        """Before a read, return a function that switches to microseconds after an error.
 
         The function returns a warning (``None`` if it was issued before) or raises the error.
         """
@@ -358,7 +358,7 @@ class RowForms(ABC):
         bins, step, top
             How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
             ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest that
-            fits). ``top``: number of largest values (default: 20); the others form one group.
+            fits). ``top``: number of largest groups to keep (default: 20); the others are combined.
 
         Raises
         ------

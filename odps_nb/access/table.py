@@ -475,7 +475,7 @@ class Table(ForEngines):
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
             write fails. To set a comment or lifecycle, use `Connection.create_table`.
         partitioned_by
-            With ``create``: a column name of the data, ``"ds string"``, or a list of both. Default:
+            With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the

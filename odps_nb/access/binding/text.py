@@ -167,7 +167,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return ``in`` or ``not in`` before a placeholder, and whether ``(`` is between them."""
+        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` follows it."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

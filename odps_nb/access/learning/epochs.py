@@ -88,7 +88,7 @@ class Epochs:
         """Iterate over a worker's samples from the loaded position, and clear that position."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        # A DataLoader starts with its first worker, which must read the shard that is due next.
+        # A DataLoader starts with its first worker, which must read the next shard.
         shard = self._shard((worker + self.turn) % workers, workers)
         begin = self.begins.get(shard, 0)
         self.forget()
