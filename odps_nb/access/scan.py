@@ -251,7 +251,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(replace(self._plan, text=text), replace(session, text=text))
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
-        """Return a scan with this plan and session; cancelling this scan does not affect the copy."""
+        """Return a scan with this plan and session, to be cancelled separately from this scan."""
         made = copy.copy(self)
         made._plan, made._session, made._progress = plan, session, self._progress
         return made
