@@ -1,7 +1,7 @@
 """`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
-A `Blob` is a handle. Creating it sends no request; its bytes are verified before they are returned.
-``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
+A `Blob` is a handle. Creating this handle sends no request; the bytes are verified before they are
+returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Blob:
             fetches the whole blob**, because the protocol has no byte ranges. ``False``: return a
             forward-only file.
         cache
-            With ``seek``: use the disk cache. A blob that was read completely is then reopened
+            Use the disk cache; only with ``seek``. A blob that was read completely is then reopened
             without a request. Only the user can read the cache folder. ``blob_cache`` of
             `odps_nb.connect` sets the size of the cache, or disables it (``"off"``).
 

@@ -48,7 +48,7 @@ def connect(
         embedded service in a child process, which ends with the connection or the interpreter. A
         `Profile` or a pyodps ``ODPS`` object supplies its settings.
     root
-        With ``"local"``: the folder that stores the tables. Default: a temporary one.
+        The folder that stores the tables of ``"local"``. Default: a temporary folder.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
         Settings that override those of the source; see `odps_nb.Profile`.
     credentials
@@ -60,16 +60,16 @@ def connect(
         Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.
     blob_cache
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
-        the cache folder of the platform; see `odps_nb.Blob.open`.
+        the platform's cache folder; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connection limits. They replace all such settings of the environment
-        and the profile; see `odps_nb.ClientOptions`.
+        Retries, time-outs and connection limits. They replace all such settings from the
+        environment and the profile; see `odps_nb.ClientOptions`.
 
     Raises
     ------
     ConfigError
         A setting is missing or unknown. The hint lists the keywords and environment variables, or
-        the names of the profiles.
+        the profile names.
     MissingDependencyError
         ``"local"`` requires the ``local`` extra, which is not installed.
 

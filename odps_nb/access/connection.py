@@ -66,7 +66,7 @@ class Connection:
         self._client: StorageClient | None = None
         self._closed = False
         self._queries: deque[Query] = deque(maxlen=MAX_QUERIES)
-        if address is None:  # the settings without credentials, as stored in a pickle
+        if address is None:  # a pickle stores the settings without credentials
             settings = tuple(self.profile.as_settings().items())
             root = None if service is None else service.root
             address = Address(connection_id=uuid.uuid4().hex, settings=settings, root=root)
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def profile(self) -> Profile:
-        """Endpoint, project and credentials; secrets are not in its repr.
+        """Endpoint, project and credentials; the repr contains no secrets.
 
         Raises
         ------
@@ -163,9 +163,9 @@ class Connection:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
-            `TableSchema`. Alternatively, data as for `Table.write`: its columns define the table
-            (see ``docs/types-and-times.md``), and its rows are written in one commit; a further
-            `Table.write` would add them again. If the write fails, the table is dropped.
+            `TableSchema`. Alternatively, data as for `Table.write`. Its columns define the table
+            (see ``docs/types-and-times.md``), and its rows are written in one commit, so do not
+            write them again. If the write fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -265,12 +265,12 @@ class Connection:
         Parameters
         ----------
         references
-            Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls.
-            With ``column``: a pandas or polars DataFrame or an Arrow table.
+            Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls. If
+            ``column`` is passed, a pandas or polars DataFrame or an Arrow table.
         column
-            The column of the frame that holds references; each tile shows the row of its blob.
+            The frame's column that holds references; each tile shows the index of its blob's row.
         caption
-            Columns of the frame whose values each tile shows, in addition to the row's index.
+            Columns of the frame whose values each tile shows in addition to the index.
         limit
             Maximum number of blobs; rows without a blob are skipped.
 
@@ -330,14 +330,14 @@ class Connection:
             One SQL statement, with ``:name`` as a placeholder for a value. It may begin with
             settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and table and
-            column names for ``{name}``. Python, NumPy, pandas, Arrow and polars values are
+            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``; for ``{name}``,
+            pass a table or column name. Python, NumPy, pandas, Arrow and polars values are
             accepted; times keep their nanoseconds. Times with a zone require a connection with a
             time zone; the query then runs in that zone. Without ``params``, the query is sent
             unchanged.
         settings
-            Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override those in
-            ``query``.
+            Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override the
+            settings in ``query``.
         wait
             Wait until the query has succeeded. ``False``: return immediately; see `Result.wait`.
         timeout
@@ -393,8 +393,8 @@ class Connection:
     def queries(self) -> Queries:
         """Return the last 100 statements that `sql` sent in this process, newest first.
 
-        They are displayed as a table with their time, state, seconds and rows, and include the SQL
-        jobs of explorers and charts. The list is kept in memory only.
+        The list is displayed as a table with the time, state, seconds and rows of each statement.
+        It includes the SQL jobs of explorers and charts, and is kept in memory only.
 
         Examples
         --------

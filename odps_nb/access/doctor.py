@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; verdict ``optional`` means that only some features need it."""
+    """The result of one check; ``optional`` marks a missing part that only some features need."""
 
     name: str
     verdict: Verdict
@@ -43,9 +43,9 @@ def examine(
 ) -> Iterator[Check]:
     """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
-    Yields the results one by one, since some checks take seconds. ``profile`` is a profile, the
-    name of one, a function that returns one, or ``None`` for the default. ``online`` also checks
-    the service.
+    Yields the results one by one, since some checks take seconds. ``profile`` is a profile, its
+    name, a function that returns a profile, or ``None`` for the default. ``online`` also checks the
+    service.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")

@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root`` is an embedded service's folder with its keys."""
+    """Settings without credentials; ``root`` is an embedded service's folder, with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -52,7 +52,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Return a profile with the keys of an open connection, embedded service or this process."""
+    """Return a profile with keys from an open connection, an embedded service or this process."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     for connection in reversed(list(_OPEN.values())):

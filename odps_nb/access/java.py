@@ -29,7 +29,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
-    """Return the first Java 17 or newer of ``JAVA_HOME``, then ``PATH``, then `JVM_FOLDER`."""
+    """Search ``JAVA_HOME``, ``PATH`` and `JVM_FOLDER`, and return the first Java 17 or newer."""
     env = os.environ if environ is None else environ
     seen: list[Java] = []
     for java in _candidates(env, jvm_folder or JVM_FOLDER):
@@ -54,7 +54,7 @@ def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
         yield from _at(Path(found).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
-    # prefer the lowest version, which Spark has supported longest
+    # Prefer the lowest version, because Spark has supported it longest.
     yield from sorted(rest, key=lambda java: java.version)
 
 

@@ -31,7 +31,7 @@ LATEST = "latest"
 """Selects the largest first-level value that has rows, like ``max_pt`` in SQL."""
 
 _INVALID = "InvalidPartitionSpec"
-_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # split as in `PartitionSpec.of`
+_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # splits as `PartitionSpec.of` does
 _RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -43,7 +43,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRange:
-    """Exact values and comparisons of partition columns, which must all match."""
+    """Exact values and comparisons; a partition must match all of them."""
 
     exact: PartitionSpec
     bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
@@ -237,7 +237,7 @@ class PartitionDetails:
     """Details of one partition; ``None`` for fields that the service does not report.
 
     ``partition`` can be passed as ``partitions=``. Times are in UTC; ``modified`` is the time of
-    the last change of rows.
+    the last change to rows.
     """
 
     partition: str

@@ -25,8 +25,8 @@ class Query:
     """One SQL statement that this process sent.
 
     ``state`` is ``sent`` until this process knows the outcome, then ``success``, ``failed`` or
-    ``cancelled``. ``rows`` is known after the result was opened; ``received`` is the number of
-    bytes received by reads of all rows.
+    ``cancelled``. ``rows`` is set when the result is opened; ``received`` is the number of bytes
+    received by reads of the whole result.
     """
 
     sql: str
@@ -45,9 +45,9 @@ class Query:
 
     @contextmanager
     def _watched(self, *, ends: bool = True, cancels: bool = False) -> Iterator[None]:
-        """Record the outcome of the statement in this block; with ``ends=False``, only a failure.
+        """Record how the statement ends in this block; with ``ends=False``, record only a failure.
 
-        ``cancels``: an interrupt or time-out in the block counts as cancelling the statement.
+        With ``cancels``, an interrupt or time-out is recorded as ``cancelled``.
         """
         try:
             yield

@@ -79,7 +79,7 @@ class RowForms(ABC):
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Return a function that switches to microseconds after an error; call this before a read.
+        """Before a read, return a function that switches to microseconds after an error.
 
         The function returns a warning (``None`` if it was issued before) or raises the error.
         """
@@ -131,8 +131,8 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Iterate over ``begin()``; call it again if a time requires microseconds.
 
-        The second call is possible only before the first item. Its warning is issued with its first
-        item: if the second read fails, nothing was read in microseconds.
+        The second call is possible only before the first item. The warning is issued with the first
+        item of the second call: if that call fails, nothing was read in microseconds.
         """
         given, fall_back = False, self._fall_back(tracker, token)
         try:
@@ -309,8 +309,8 @@ class RowForms(ABC):
     ) -> Explorer:
         """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        Pages are fetched when shown; at most 1 MiB of them is cached. Without the extra
-        ``notebook``, only the first page is shown.
+        Pages are fetched when shown; at most 1 MiB of them is cached. Without the ``notebook``
+        extra, only the first page is shown.
 
         Parameters
         ----------
@@ -354,11 +354,11 @@ class RowForms(ABC):
             ``"count"``, ``"sum"``, ``"mean"``, ``"min"``, ``"max"``, ``"median"`` or
             ``"distinct"``. Default: ``"sum"`` of ``y``.
         color
-            A column whose seven most frequent values have a colour each.
+            A column whose seven most frequent values each get a colour.
         bins, step, top
-            How ``x`` is grouped: the number of ranges of numbers; ``"hour"``, ``"day"``,
-            ``"week"``, ``"month"`` or ``"year"`` of times (default: the shortest that fits); or the
-            largest ``top`` values (default: 20), the others together.
+            How ``x`` is grouped. ``bins``: number of ranges of a numeric column. ``step``:
+            ``"hour"``, ``"day"``, ``"week"``, ``"month"`` or ``"year"`` (default: the shortest that
+            fits). ``top``: number of largest groups to keep (default: 20); the others are combined.
 
         Raises
         ------
@@ -383,7 +383,7 @@ class RowForms(ABC):
 
 
 def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema]) -> pa.Table:
-    """Return the rows of all batches as one table, an empty one if there are no batches."""
+    """Return the rows of all batches as one table, which is empty if there are no batches."""
     import pyarrow as pa
 
     kept = list(batches)

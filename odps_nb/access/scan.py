@@ -19,7 +19,7 @@ from odps_nb.access.row_forms import RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
-# imported at module level: a fork during another thread's import would hang the child
+# Imported at module level: a fork during another thread's import would hang the child.
 from odps_nb.client.read.resume import asks_for_micro, refused_in_micro
 from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.client.read.splits import iter_batches
@@ -130,7 +130,7 @@ class Scan(RowForms, ForEngines):
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows of the results; the first use opens the session (one request).
+        """Number of rows in the results; the first use opens the session (one request).
 
         ``None`` if the number is unknown before reading, for example with ``where``.
         """
@@ -251,7 +251,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(replace(self._plan, text=text), replace(session, text=text))
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
-        """Return a scan with this plan and session; `cancel` of this scan does not affect it."""
+        """Return a scan with this plan and session, to be cancelled separately from this scan."""
         made = copy.copy(self)
         made._plan, made._session, made._progress = plan, session, self._progress
         return made
@@ -275,7 +275,7 @@ class Scan(RowForms, ForEngines):
             yield
         finally:
             with self._lock:
-                if token in self._running:  # absent in a forked child
+                if token in self._running:  # a forked child has a new list
                     self._running.remove(token)
 
     def _unit_is_open(self) -> bool:
@@ -298,7 +298,8 @@ class Scan(RowForms, ForEngines):
         """Open a session in microseconds and return the warning, or raise the given error.
 
         A session has a single unit, so this opens a new session, whose snapshot may be newer.
-        Unless ``fresh``, the caller may have used the old one, so both must report the same counts.
+        Unless ``fresh``, the caller may have used the old session, so both must report the same
+        counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already

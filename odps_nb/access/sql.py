@@ -163,7 +163,8 @@ class Result(RowForms):
     def is_cut(self) -> bool:
         """Whether the access key may read only the `first` 10,000 rows; waits for the query.
 
-        Also true for a result of exactly 10,000 rows: the service does not distinguish this case.
+        Also true for a result of exactly 10,000 rows: the service does not distinguish the two
+        cases.
         """
         return self._limit is None and self._opened(None).is_cut
 

@@ -242,8 +242,8 @@ class Table(ForEngines):
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since``, because that session may omit other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the
+            ``columns``, ``where`` and ``since`` of that session, because it may omit other rows.
 
         Raises
         ------
@@ -308,8 +308,9 @@ class Table(ForEngines):
         """Return the first rows as a DataFrame, without reading the rest of the table.
 
         Sends one request if the service offers a preview of the table; otherwise performs a short
-        read. Each of the first blobs takes a small request. ``partitions``, ``columns``, ``text``,
-        ``char_padding`` and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
+        read. The head of each of the first blobs takes one more small request. ``partitions``,
+        ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`, the other
+        parameters as for `Scan.to_pandas`.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
@@ -384,13 +385,13 @@ class Table(ForEngines):
     ) -> BlobColumn:
         """Return handles of a column's blobs; their bytes are fetched on use.
 
-        The first three columns of numbers, dates, booleans or strings are read, too, for captions.
+        The first three number, date, boolean or string columns are also read, for the captions.
 
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image``. Optional if there is only
-            one BLOB.
+            The BLOB column, or a path such as ``pages.element.image``. Optional if the table has
+            only one BLOB.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
@@ -474,7 +475,7 @@ class Table(ForEngines):
             Create a missing table, with types as in ``docs/types-and-times.md``, and drop it if the
             write fails. To set a comment or lifecycle, use `Connection.create_table`.
         partitioned_by
-            With ``create``: a column name of the data, ``"ds string"``, or a list of both. Default:
+            With ``create``: a column of the data, ``"ds string"``, or a list of both. Default:
             ``partition``.
         index
             ``True``: write the named levels of a pandas index as columns. ``False``: ignore the
@@ -548,8 +549,8 @@ class Table(ForEngines):
         Parameters
         ----------
         pattern
-            Case-sensitive pattern of the files to write, or a list of patterns. ``"*.jpg"`` is
-            compared with names, ``"2024/*.jpg"`` with paths, where ``*`` also matches ``/``.
+            Case-sensitive pattern for the files to write, or a list of patterns. ``"*.jpg"`` is
+            matched against names, ``"2024/*.jpg"`` against paths, where ``*`` also matches ``/``.
         recursive, hidden
             Include files in subfolders; include files and folders that begin with a dot.
         follow_links
@@ -568,8 +569,8 @@ class Table(ForEngines):
         Raises
         ------
         ConflictError
-            With ``resume``: another process is writing the same folder to this table, or it is
-            unknown whether an earlier call committed.
+            ``resume`` is set, and another process is writing the same folder to this table, or it
+            is unknown whether an earlier call committed.
         ConfigError
             The folder is missing, or contains a link, an unreadable file or a pipe. Nothing was
             written.
@@ -637,7 +638,8 @@ class Table(ForEngines):
         Returns
         -------
         Uploader
-            Shown if it is the last expression of a cell; ``receipt`` is that of the last commit.
+            A widget, shown if it is the last expression of a cell; ``receipt`` is that of the last
+            commit.
         """
         from odps_nb.notebook.upload.uploader import Uploader
 
@@ -661,7 +663,7 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            Join a session opened by another process: its ``handle``, or its id with ``partition``.
+            The session of another process to join: its ``handle``, or its id with ``partition``.
 
         Returns
         -------
@@ -770,8 +772,8 @@ class Table(ForEngines):
         ----------
         data
             As for `write`. Only the key columns and the partition columns not in ``partition`` are
-            used. Rows without names, such as tuples, contain these values in this order. If the key
-            has one column, a list, an array or a Series of its values is also accepted.
+            used. Rows without column names, such as tuples, contain these values in this order. If
+            the key has one column, a list, an array or a Series of its values is also accepted.
         partition, index, compression, text, progress
             As for `write`.
 

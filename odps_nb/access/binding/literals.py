@@ -33,7 +33,7 @@ def literal(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formats literals for one target, whose time zone is ``timezone``."""
+    """Formats literals for one target; ``timezone`` is the target's time zone."""
 
     target: Target = "sql"
     timezone: str | None = None
@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # limits the text below
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # bounds the length of `digits`
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):

@@ -50,7 +50,7 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    ``source`` is the reason in the error for an unknown name. A time with a zone is written as
+    The error for an unknown name gives ``source`` as the reason. A time with a zone is written as
     local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
     as a UTC instant for ``where=`` and Spark. SQL has no such literal, so it raises an error.
     """
@@ -103,7 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Bind ``params`` in a query, in the time zone of its settings or else of the connection."""
+    """Bind ``params`` in a query; a time zone in its settings overrides ``timezone``."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -167,7 +167,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return ``in`` or ``not in`` before a placeholder, and whether ``(`` is between them."""
+        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` follows it."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -51,9 +51,9 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
+    """Convert a value to a plain value, or an array, index, Series or list to a list of them.
 
-    ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values of a Series
+    ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
     """
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
@@ -142,7 +142,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
     is_time = isinstance(value, numpy.datetime64)
     if is_time and unit in ("Y", "M", "W", "D"):
         day: object = value.astype("datetime64[D]").item()
-        if not isinstance(day, datetime.date):  # an integer if the year is out of range
+        if not isinstance(day, datetime.date):  # NumPy gives an int if the year is out of range
             raise ArgumentError(
                 f"{value!r} is outside the years 1 to 9999",
                 hint="bind a time within these years",
@@ -203,7 +203,7 @@ def _of_others(value: object) -> object:
         import pyarrow as pa
 
         if hasattr(value, "columns") or hasattr(value, "schema"):
-            return _UNKNOWN  # data with several columns
+            return _UNKNOWN  # the data may have several columns
         try:
             return _listed(pa.chunked_array(value))
         except (pa.ArrowException, TypeError, ValueError) as error:

@@ -67,7 +67,7 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return the caption of a blob's tile: values of its row, or its position."""
+        """Return the caption of a blob's tile: values of its row, or its position in the column."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property
@@ -121,7 +121,8 @@ class BlobColumn(Sequence[Blob]):
         Raises
         ------
         NotFoundError, ChecksumError, TruncatedError
-            A blob does not exist, or was still damaged after retries. A note on the error names it.
+            A blob does not exist, or was still damaged after retries. A note on the error names the
+            blob.
 
         Examples
         --------
@@ -140,8 +141,8 @@ class BlobColumn(Sequence[Blob]):
 
         Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
         ``mime_type``, ``file_name``, ``reference`` and its ``positions`` in the column. Advancing
-        the iterator verifies the unread bytes of the file and closes it. The following blobs are
-        fetched in advance. Parameters and errors are as for `fetch`.
+        the iterator verifies the unread bytes of the current file and closes the file. The
+        following blobs are fetched in advance. Parameters and errors are as for `fetch`.
 
         Examples
         --------
@@ -177,9 +178,10 @@ class BlobColumn(Sequence[Blob]):
         file_name
             Function that receives the blob's position and its `BlobHead` (``size``, ``mime_type``,
             ``file_name``) and returns a file name, or ``None`` for the blob's own name. Names are
-            made safe as in `Blob.save`. A name that is taken, ignoring case, is numbered (``-2``).
+            made safe as in `Blob.save`. If a name is taken (ignoring case), a number is appended
+            (``-2``).
         overwrite
-            Replace existing files. Files of the same call never replace each other.
+            Replace existing files. Files saved by the same call never replace each other.
         compression, progress
             As for `fetch`.
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
 
 _SHOWN_NAME = 32
-_BESIDE, _SHOWN_VALUE = 3, 100  # columns in a caption, and characters of each
+_BESIDE, _SHOWN_VALUE = 3, 100  # maximum columns in a caption, and characters per value
 _AT_A_TIME = 8
 _LEARNED = 20
 _PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
@@ -169,7 +169,7 @@ class FrameBlobs:
     # -- inside -------------------------------------------------------------------------------
 
     def _open(self) -> Connection:
-        assert self.connection is not None  # checked by ``series.odps``
+        assert self.connection is not None  # ``series.odps`` has checked this
         return self.connection
 
     def _handle(self, text: str) -> Blob:
@@ -262,7 +262,7 @@ def column_of_frame(
 
 
 def _column_names(frame: Any) -> list[Any]:
-    names = getattr(frame, "column_names", None)  # for Arrow; pandas and polars have ``columns``
+    names = getattr(frame, "column_names", None)  # only Arrow has ``column_names``
     found = names if names is not None else getattr(frame, "columns", None)
     if found is None or not hasattr(frame, "__getitem__"):
         raise ArgumentError(
@@ -294,7 +294,7 @@ def gather_blobs(
 ) -> BlobColumn:
     """Read references split by split until ``limit`` blobs are kept; see `Table.blobs`.
 
-    The same read fetches a few short columns of the rows for the captions.
+    The same read fetches a few short columns for the captions.
     """
     limit = check_count("limit", limit, at_least=0)
     path = find_blob_path(column, table.schema, table.name)

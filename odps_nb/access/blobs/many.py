@@ -56,7 +56,7 @@ class References:
 
 
 def plain_values(values: Iterable[Any]) -> Iterable[Any]:
-    """Convert an Arrow column to Python values, keep other columns, and raise for anything else."""
+    """Return a column, converted to Python values if it is Arrow; raise for anything else."""
     import pyarrow as pa
 
     kind = type(values).__name__

@@ -37,7 +37,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":
-        # Exclude the smallest integer of each width: MaxCompute reserves that of BIGINT.
+        # Exclude the smallest integer of each width: MaxCompute reserves the smallest BIGINT.
         return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
@@ -53,7 +53,7 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
 def _same_text(value: str, sign: str) -> bool:
     if any(not one.isprintable() for one in value):
         return False
-    # If the literal is ASCII, UTF-8 and UTF-16 compare it to any string with the same result.
+    # Any string compares with an ASCII literal in the same way in UTF-8 and in UTF-16.
     return sign in ("=", "<>") or value.isascii()
 
 

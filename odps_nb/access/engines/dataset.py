@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
 
     class UnionDataset:
-        """pyarrow's class, which has no types."""
+        """A stub of pyarrow's class, which has no type annotations."""
 
         def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -82,12 +82,13 @@ class TableDataset(UnionDataset):
     """The rows of a `Scan` as a pyarrow dataset; created by ``table.dataset()``.
 
     Each query opens one read session with only the columns and partitions it needs. The service
-    prunes by part of the filter; the client applies the whole filter to the rows it receives. Rows
-    are streamed, using about 64 MiB of memory. Thread-safe; may be used in a forked child.
+    prunes rows with part of the filter; the client applies the whole filter to the rows it
+    receives. Rows are streamed, using about 64 MiB of memory. Thread-safe; may be used in a forked
+    child.
 
-    Its schema has TIMESTAMPs in nanoseconds. If a time does not fit, `to_table`, `head` and `take`
-    return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read raise an
-    error instead; for these, use ``read(timestamp_unit="us").dataset()``.
+    In its schema, TIMESTAMPs are in nanoseconds. If a time does not fit, `to_table`, `head` and
+    `take` return microseconds with an `OdpsNbWarning`. The streams that DuckDB and polars read
+    raise an error instead; for these, use ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class TableDataset(UnionDataset):
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # Arrow's C++ code would try to open this file, so its name is the message to show.
+        # If Arrow's C++ code opens this file, the error shows the file name, which is a message.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])
@@ -121,7 +122,7 @@ class TableDataset(UnionDataset):
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> TableScanner:
-        """Plan a query; it opens its session when the first rows are read.
+        """Plan a query; its session is opened when the first rows are read.
 
         Parameters
         ----------
@@ -299,7 +300,7 @@ class TableScanner:
 
         def of_unit(batches: Generator[pa.RecordBatch, None, None]) -> T:
             with closing(self._parts(self._in_unit(scan, batches), columns)) as parts:
-                first = list(islice(parts, 1))  # the first rows decide the session's unit
+                first = list(islice(parts, 1))  # the first rows determine the session's unit
                 schema = dataset._arrow_schema(scan._opened().timestamp_unit)
                 return collect(chain(first, parts), dataset._check(columns, filter, schema))
 

@@ -1,9 +1,9 @@
 """Parses a pyarrow expression into a tree, and builds expressions from trees.
 
-pyarrow does not expose the parts of an `Expression`, but its pickle is an Arrow file whose metadata
-lists calls, fields and literals in order, and whose single row holds their values. The format is
-undocumented, so a tree is used only if the expression built from it equals the original. Other
-expressions are not pushed down, so their queries read more rows.
+pyarrow does not expose the parts of an `Expression`, but its pickle is an Arrow file. The file's
+metadata lists calls, fields and literals in order, and its single row holds their values. The
+format is undocumented, so a tree is used only if the expression built from it equals the original.
+Other expressions are not pushed down, so their queries read more rows.
 """
 
 from __future__ import annotations

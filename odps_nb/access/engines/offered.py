@@ -31,15 +31,15 @@ class ForEngines:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others can query.
 
         Each query opens one session with only the columns and partitions it needs; filters are
-        exact. For polars, use `scan_polars`: polars filters a dataset differently for NaN,
-        ``~is_in`` and times with a zone. This method, `scan_polars`, `to_dask` and `to_ray` omit a
-        column of unknown type with a warning. If ``columns=`` names such a column, they raise a
+        exact. For polars, use `scan_polars`: filters on a dataset treat NaN, ``~is_in`` and times
+        with a zone differently. This method, `scan_polars`, `to_dask` and `to_ray` omit a column of
+        unknown type with a warning. If ``columns=`` names such a column, they raise a
         `ConversionError`.
 
         Raises
         ------
         ArgumentError
-            The scan reads changes, or a session that was opened elsewhere.
+            The scan reads changes, or was created with ``session_id``.
 
         Examples
         --------

@@ -118,8 +118,8 @@ def _surviving(
 ) -> list[PartitionSpec]:
     """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by one expression per file. Here each partition is a file
-    whose name is the partition's number; no file is opened.
+    Arrow prunes the files of a dataset by one expression per file. Here each partition is
+    represented by a file named after its number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [
@@ -149,7 +149,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add conditions that can be pushed down, except those that use only ``decided`` columns."""
+    """Add the conditions that can be pushed down and use a column that is not in ``decided``."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
@@ -219,7 +219,7 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
         return None
     if pt.is_timestamp(scalar.type):
         return _instant(scalar, zone) if column.type.code is TypeCode.DATETIME else None
-    if pt.is_date64(scalar.type):  # may have a time of day
+    if pt.is_date64(scalar.type):  # a date64 may include a time of day
         return None
     value, kind = scalar.as_py(), kind_of(column.type)
     if not takes_value(column, value, sign):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class SessionTask:
     """Description of a session from which any process can read rows; pickled without keys.
 
-    The process that created it uses its existing connection. Another process opens a client with
-    the same settings, and with access keys from its own environment, profile file or keyring.
+    The process that created the task uses its existing connection. Another process opens a client
+    with the same settings, and with access keys from its own environment, profile file or keyring.
     """
 
     settings: tuple[tuple[str, str], ...]

@@ -78,7 +78,7 @@ class Epochs:
         self.begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
-        """Return how many rows a worker reads in an epoch; ``None`` if there is a condition."""
+        """Return a worker's number of rows in an epoch; ``None`` if there is a filter."""
         if self.source.filter is not None:
             return None
         low, high = self._slice(self._shard(worker, workers), workers)
@@ -88,7 +88,7 @@ class Epochs:
         """Iterate over a worker's samples from the loaded position, and clear that position."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
-        # A DataLoader starts with its first worker, which must read the shard whose turn it is.
+        # A DataLoader starts with its first worker, which must read the next shard.
         shard = self._shard((worker + self.turn) % workers, workers)
         begin = self.begins.get(shard, 0)
         self.forget()
@@ -142,8 +142,9 @@ class Epochs:
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
         """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
-        In the connection's own process, the state's session is reused unless it has expired.
-        Otherwise the rows come from this object's session. ``workers`` is ``None`` if unknown.
+        In the process of the connection, the state's session is reused unless it has expired. In
+        all other cases, the rows come from this object's session. ``workers`` is ``None`` if
+        unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:

@@ -168,7 +168,7 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
             source_type=str(column.type),
             hint="exclude such rows (where=…), or omit batch_size: single rows have None",
         )
-    if vectors:  # becomes a matrix with one row per vector
+    if vectors:  # return a matrix with one row per vector
         rows: list[Any] = vector_values(column.combine_chunks())
         return np.reshape(rows, (-1, column.type.list_size))
     return column.to_numpy().copy()  # Arrow's view is read-only

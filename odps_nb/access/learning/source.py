@@ -54,7 +54,7 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Yield the positions and rows of the windows of ``[low, high)``, from row ``at`` on."""
+        """Yield the position and rows of each window in ``[low, high)``, starting at row ``at``."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:

@@ -48,7 +48,7 @@ READERS = 4
 STEP_ROWS = 4_000
 """Number of result rows to read per request when filtering."""
 
-# Sorting scans the whole table, and the inner query may have its own ``order by``.
+# Sorting scans the whole table; the inner query may have ``order by`` without ``limit``.
 JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
@@ -75,7 +75,7 @@ def can_be_sorted(column: Column) -> bool:
 
 
 def check_order(columns: Sequence[Column], order: Order) -> None:
-    """Raise `ArgumentError` for an order by a column that is missing, repeated or not sortable."""
+    """Raise `ArgumentError` if a column to sort by is missing, repeated or not sortable."""
     known = {one.name: one for one in columns}
     for name, _ in order:
         if name not in known:
@@ -114,7 +114,7 @@ class _ScanRows:
         text: TextOptions | None = None,
     ) -> None:
         self._scan, self._columns = scan, columns
-        self.text = text or scan._plan.text  # of data, whose invalid UTF-8 is never replaced
+        self.text = text or scan._plan.text  # for exports, where invalid UTF-8 is never replaced
         self._running: Scan | None = None
         self._chosen: tuple[str | None, Scan] | None = None
         self._job = _Job()
@@ -167,7 +167,7 @@ class _ScanRows:
                 yield scan._shown(batch, session)
 
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
-        """Return the number of stored rows, and a function that reads the matching ones of a range.
+        """Return the number of stored rows, and a function that reads the matching rows of a range.
 
         Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
         table has no row numbers.
@@ -184,7 +184,7 @@ class _ScanRows:
     def every(
         self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Batches:
-        """Read all rows that match, buffering at most ``ahead`` bytes; `stop` cancels the read."""
+        """Read all matching rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
         # a separate scan, so that `stop` leaves the reads of a `twin` running
         if where is None:
             self._running = self._scan._copy(self._scan._plan, self._scan._session)
@@ -197,9 +197,9 @@ class _ScanRows:
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        Each batch is yielded with its place, at which a later call of this source may ``begin``.
-        Consecutive batches may share the place of the first of them. With a limit, all batches
-        share one place, the first row.
+        Each batch is yielded with its place, which a later call on this source may pass as
+        ``begin``. Consecutive batches may share the place of the first one. With a limit, all
+        batches have the first row as their place.
         """
         if self._chosen is None or self._chosen[0] != where:
             scan = self._scan
@@ -234,7 +234,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the same rows as `code`; `stop` cancels it."""
+        """Return a new read of the same rows as `code`; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -350,7 +350,7 @@ class _ScanRows:
 
 
 class _ResultRows:
-    """The rows of a `Result`, all of which are numbered."""
+    """The rows of a `Result`; every row has a number."""
 
     def __init__(
         self,
@@ -544,7 +544,7 @@ def _order_by(columns: Sequence[Column], order: Order) -> str:
 
 
 class _Job:
-    """A SQL job over rows that can be stopped."""
+    """A SQL job over a `relation`; the job can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None

@@ -41,7 +41,7 @@ class SelectedRows(RowForms):
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if ``change`` may change it."""
+        """Number of rows; ``None`` if a ``change``, such as a filter, makes the number unknown."""
         return self._source.row_count if self._change is None else None
 
     def _reading(

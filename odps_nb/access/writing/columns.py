@@ -170,7 +170,7 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
         from odps_nb.convert.frame_schema import frame_schema
 
         return frame_schema(sample, _is_blob), data
-    # Make all columns nullable, because later writes may have nulls.
+    # Make all columns nullable, because later writes may contain nulls.
     found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
     return TableSchema(columns=found), data
 

@@ -40,7 +40,7 @@ def name_the_way(error: NotFoundError) -> None:
 
 @dataclass(slots=True)
 class NewTable:
-    """A new table during its first write; an error drops it unless the commit has begun."""
+    """A new table during its first write; dropped after an error unless the commit has begun."""
 
     storage: StorageClient
     name: TableName

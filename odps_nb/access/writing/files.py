@@ -127,7 +127,7 @@ def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
 
 
 def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
-    """Return the rows of some files; ``first`` is the first row number, used in errors."""
+    """Return the rows of some files; ``first`` is the first row number, for error messages."""
     from odps_nb.notebook.preview.registry import media_type
 
     names = [PurePosixPath(one.path).name for one in group]

@@ -181,7 +181,7 @@ class OpenWrite:
         ----------
         streams
             Receipts, or pairs of id and version, for streams of other processes. They are committed
-            together with the streams opened here. If one is not closed, an error is raised.
+            together with the streams opened here. An error is raised if any of them is not closed.
             ``None``: commit all closed streams of the session, and silently drop the rows of
             streams that other processes have not closed.
 
@@ -283,7 +283,8 @@ def _pair(one: StreamReceipt | tuple[str, int]) -> tuple[str, int]:
 class OpenStream:
     """A write stream of an `OpenWrite`; a context manager that closes it if there was no error.
 
-    Up to 64 MiB of rows are buffered before they are sent; `flush` and `close` also send them.
+    Up to 64 MiB of rows are buffered before they are sent; `flush` and `close` also send the
+    buffer.
     """
 
     def __init__(self, owner: OpenWrite, lane: WriteStream) -> None:
@@ -323,7 +324,7 @@ class OpenStream:
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit. No rows were buffered if the data is in memory.
+            Columns, types or values do not fit. If the data is in memory, no rows were buffered.
         StateError
             The stream is closed or has failed.
         """

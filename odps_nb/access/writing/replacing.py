@@ -1,7 +1,7 @@
 """``overwrite="all"``: drops the old partitions that received no row, after the commit.
 
 An overwriting session replaces the partitions that receive rows; ``docs/open-questions.md`` covers
-the others. A failure between commit and drop leaves old partitions, but loses no rows.
+the other partitions. A failure between commit and drop leaves old partitions, but loses no rows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Remainder:
 
 
 def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec]:
-    """Return the partitions of a batch's rows; empty if the write fixes all levels."""
+    """Return the partitions named in a batch's rows; empty if ``target`` fixes all levels."""
     keys = [column.name for column in target.columns.partition_columns]
     if not keys:
         return set()
