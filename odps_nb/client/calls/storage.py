@@ -1,7 +1,6 @@
 """Encodes, signs, sends, retries and decodes calls of the Storage API and the control plane.
 
-This is the only module that signs requests. It keeps no session state; the requests contain that
-state.
+This is the only module that signs requests. It keeps no session state; requests contain it.
 """
 
 from __future__ import annotations

@@ -269,9 +269,7 @@ class _Round(Generic[T]):
         while not self._place(number, queue, item, size):
             if self._stopped:
                 return False
-            rest = getattr(
-                items, "rest", None
-            )  # a method that does periodic work while an item waits
+            rest = getattr(items, "rest", None)  # does periodic work while an item waits
             if rest is not None:
                 rest()
         return True

@@ -246,7 +246,7 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 class SplitRows:
-    """A split's batches; refreshes the session at each batch, and while one waits to be consumed."""
+    """A split's batches; refreshes the session at each batch, and while a batch waits."""
 
     def __init__(
         self,
