@@ -75,7 +75,7 @@ class Child(subprocess.Popen[bytes]):
         self.pipes[0].flush()
 
     def receive(self, limit: int) -> tuple[dict[str, Any], bytes]:
-        """Return the next message; raises like `unpack`."""
+        """Return the next message; raise the same errors as `unpack`."""
         return unpack(self.pipes[1], limit)
 
     def kill(self) -> None:
@@ -101,11 +101,11 @@ class Child(subprocess.Popen[bytes]):
         for pipe in self.pipes:
             # Bypass the buffer, whose lock another thread may have held at the fork.
             pipe.raw.close()  # type: ignore[attr-defined]
-        self.returncode = 0  # do not wait for the child: only its parent can
+        self.returncode = 0  # only the parent can wait for the child
 
 
 class IdleTimer:
-    """Calls a function after some idle seconds. Callers must hold a lock while calling methods."""
+    """Calls a function after a period of inactivity. Callers must hold a lock for every call."""
 
     def __init__(self, seconds: float, end: Callable[[], object]) -> None:
         self.seconds, self._end = seconds, end

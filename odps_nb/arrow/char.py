@@ -92,7 +92,7 @@ def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
 
 
 def _strip(array: pa.Array, _odps: LengthType) -> pa.Array:
-    # Trim bytes, not text: null slots may contain invalid UTF-8
+    # Trim bytes instead of text, because null slots may contain invalid UTF-8.
     has_blanks = pc.any(pc.ends_with(array, " ")).as_py()
     return pc.ascii_rtrim(array, " ") if has_blanks else array
 

@@ -1,10 +1,10 @@
 """Converts the Arrow encodings that a read may receive to the user-facing types.
 
 The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
-dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without a size as
-32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers still count in
-UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's null
-type if it has no values. Batches with none of these encodings are returned unchanged.
+dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without precision
+and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers are
+still in UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's
+null type if it has no values. Batches with none of these encodings are returned unchanged.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PlainColumns:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
         for n in self._changed:
-            # use the batch's type, not the schema's: text with invalid UTF-8 is binary here
+            # use the batch's own type, because text with invalid UTF-8 is binary in the batch
             kind = self._plain_type(arrays[n].type, self._odps[n])
             convert = partial(_converted, name=fields[n].name, budget=budget)
             arrays[n] = with_leaves(arrays[n], kind, convert)
@@ -144,7 +144,7 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
         return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
-    return array.view(kind)  # removes only the time zone
+    return array.view(kind)  # the view only removes the time zone
 
 
 def _expanded(

@@ -104,7 +104,7 @@ def fit_text(
 
 
 def with_replacement(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert an array to a type that differs only in text and bytes.
+    """Convert an array to a type that differs only in which values are text and which are bytes.
 
     In bytes converted to text, each invalid sequence becomes U+FFFD, as with Python's
     ``errors="replace"``.
@@ -152,7 +152,7 @@ def _is_text(array: pa.Array, kind: pa.DataType) -> bool:
         return _is_text(array.dictionary, kind.value_type)
     try:
         return is_utf8(array.view(kind))
-    except pa.ArrowNotImplementedError:  # Arrow cannot view this nested type as the other
+    except pa.ArrowNotImplementedError:  # Arrow cannot view this nested type as ``kind``
         return False
 
 
@@ -222,8 +222,9 @@ _MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # bits that mark a continuation by
 def is_utf8(array: pa.Array) -> bool:
     """Whether all text in an array, even nested, is UTF-8; the array's structure must be valid.
 
-    First checks a column's bytes as a whole, and that each value begins at a character boundary.
-    This takes a third of the time needed to check each value, or a tenth if all bytes are ASCII.
+    A column's bytes are first checked as a whole, and each value must begin at a character
+    boundary. This takes a third of the time needed to check each value, or a tenth if all bytes are
+    ASCII.
     """
     kind = array.type
     if kind in _BYTES:
@@ -248,7 +249,7 @@ def is_utf8(array: pa.Array) -> bool:
 def _is_utf8_throughout(column: pa.Array) -> bool:
     """Whether a column's bytes are all UTF-8 and each value begins at a character boundary.
 
-    ``False`` can also mean that this is not known.
+    ``False`` can also mean that this cannot be determined.
     """
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None or data is None or not data.size:

@@ -33,7 +33,7 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 
-#: Fixed types. Times and DECIMAL depend on unit and size, and BLOB differs in writes.
+#: Fixed types. Times depend on the unit, DECIMAL on precision and scale; BLOB differs in writes.
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow
 }
@@ -52,9 +52,9 @@ def arrow_type(
 ) -> pa.DataType:
     """Return the Arrow type of a MaxCompute type.
 
-    ``odps``: the type; DECIMAL without a size means DECIMAL(38, 18). ``timestamp_unit``,
-    ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as requested in the read session.
-    ``for_write``: return the form that a write sends, not the form that a read returns.
+    ``odps``: the type; DECIMAL without precision and scale means DECIMAL(38, 18).
+    ``timestamp_unit``, ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as requested in the read
+    session. ``for_write``: return the form that a write sends, not the form that a read returns.
     """
 
     def of(inner: OdpsType) -> pa.DataType:
@@ -91,7 +91,7 @@ def arrow_type(
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:
-    """Return the precision and scale; (38, 18) for DECIMAL without a size."""
+    """Return the precision and scale; (38, 18) if the type does not state them."""
     if odps.precision is None:
         return BARE_DECIMAL
     return odps.precision, odps.scale or 0

@@ -39,7 +39,7 @@ class Validator:
         Returns
         -------
         pyarrow.RecordBatch
-            The batch, in which columns with invalid UTF-8 are converted to binary.
+            The batch, with columns that contain invalid UTF-8 converted to binary.
         """
         batch.validate()  # fast check of lengths and buffer sizes
         columns = batch.columns
@@ -79,7 +79,7 @@ def _check_empty_lists(array: pa.Array) -> None:
         parts = [array.field(place) for place in range(kind.num_fields)]
     elif pt.is_map(kind):
         parts = [array.keys, array.items]
-    else:  # all list layouts, and run-end encoding
+    else:  # this covers all list layouts and run-end encoding
         parts = [array.values]
     if not len(array) and (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind)):
         _check_first_offset(array, len(parts[0]))

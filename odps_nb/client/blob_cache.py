@@ -40,7 +40,7 @@ _PART = ".part"
 _PART_AGE = 3600.0  # seconds after which an unfinished file is removed
 _SPARE = 1 << 30  # bytes of disk space to leave free
 _LARGEST = 4  # a blob may use at most a quarter of the cache
-_LOOK_BYTES, _LOOK_FILES = 16, 1000  # rescan after 1/16 of the limit, or 1000 files
+_LOOK_BYTES, _LOOK_FILES = 16, 1000  # rescan after writing 1/16 of the limit, or 1000 files
 
 _log = logging.getLogger("odps_nb")
 
@@ -228,7 +228,7 @@ def _checked(file: io.FileIO, key: bytes) -> int | None:
 
 def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY
-    # fsync is not needed: verification detects a file damaged by a system crash.
+    # fsync is not needed, because verification detects a file damaged by a system crash.
     with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
         size = checksum = 0
         for piece in pieces:
@@ -248,7 +248,7 @@ def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int
 
 
 def _touch(path: Path) -> None:
-    with contextlib.suppress(OSError):  # a read-only disk, or a removed file
+    with contextlib.suppress(OSError):  # the disk may be read-only, or the file removed
         os.utime(path)
 
 

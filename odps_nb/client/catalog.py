@@ -173,7 +173,7 @@ def suggest_partitions(
 
 
 def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
-    """Return the partition with the same numbers, or those just before and after in order."""
+    """Return the partition with the same numbers, or the ones that sort just before and after."""
     keys = [key for key, _ in missing]
     same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
     names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}
@@ -201,7 +201,7 @@ def explain_refused_table(
     """Explain in an error's hint why the Storage API refused a table; sends one request.
 
     The reason may be a view, an external table, or a JSON column (``docs/protocol.md`` section 3.1)
-    among the requested ``columns`` (empty: all). ``writes``: a write was refused.
+    among the requested ``columns`` (empty: all). ``writes``: whether a write was refused.
     """
     try:
         info = storage.control(GetTable(table=table))

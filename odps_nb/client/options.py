@@ -40,7 +40,7 @@ class ClientOptions:
         Default: 30. See `work_timeout` for requests that may take longer.
     connections
         Maximum idle connections to keep open per host. Default: 32. More are opened if needed and
-        closed after use. ``workers=`` of a read limits how many connections it uses.
+        closed after use. The ``workers=`` argument of a read limits its connections.
 
     Raises
     ------

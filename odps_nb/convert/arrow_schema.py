@@ -1,8 +1,8 @@
 """Converts table schemas to Arrow schemas and back, and data to a table's schema.
 
 `odps_nb.arrow.types` and `odps_nb.convert.arrow_types` convert single types, and
-`odps_nb.convert.fitting` converts values. This module matches column names and reports all misfits
-in a single error.
+`odps_nb.convert.fitting` converts values. This module matches column names and raises a single
+error for all values that do not fit.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
-    Use it for data whose rows do not exist yet, as in Spark. If rows exist, their values decide:
-    a column of nulls fits regardless of its type.
+    Use this function for data whose rows do not exist yet, as in Spark. If rows exist, their values
+    decide, because a column of nulls fits regardless of its type.
     """
     matched = match_names(source.names, target)
     found: list[Misfit] = []
@@ -200,7 +200,7 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
 
 
 Source = Callable[[int, Column], "list[pa.Array]"]
-"""Returns the values at a source position, fitted to a column; raises `ValueMisfit` otherwise."""
+"""Returns the values at a source position, converted for a column; may raise `ValueMisfit`."""
 
 
 def fit_batch(
@@ -224,7 +224,7 @@ def fit_batch(
 def fit_table(
     table: pa.Table, schema: TableSchema, *, conversions: Conversions = AS_THEY_ARE
 ) -> pa.Table:
-    """Return the table with fitted values; raise one error that lists all misfits.
+    """Return the table converted to the schema's types; raise one error for values that do not fit.
 
     Columns that already fit are not copied. The error is raised after all columns have been
     checked, and lists the first problems of each column.
@@ -239,7 +239,7 @@ def fit_table(
 def fit_columns(
     source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
 ) -> pa.Table:
-    """Fetch named columns by position and return them as a fitted table; raise like `fit_table`.
+    """Return columns, fetched by position, as a converted table; raise like `fit_table`.
 
     ``first_row`` is the number of the first row within all data, for errors.
     """
@@ -253,7 +253,7 @@ def fit_columns(
 def fit_chunks(
     column: pa.ChunkedArray | pa.Array, target: OdpsType, conversions: Conversions
 ) -> list[pa.Array]:
-    """Return a column's chunks fitted to one type."""
+    """Return a column's chunks converted to one type."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
     def parts(unit: str | None) -> list[pa.Array]:
@@ -310,7 +310,7 @@ def _fit_columns(
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
-    """Return the schema of the fitted columns: the table's schema with the actual time units."""
+    """Return the converted columns' schema: the table's schema with the actual time units."""
     pairs = zip(schema, arrays, strict=True)
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
@@ -339,7 +339,7 @@ def fit_object_column(
     first_row: int = 0,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Array:
-    """Fit Python objects to a column by the rules of `fit_objects`."""
+    """Convert Python objects to a column's type by the rules of `fit_objects`."""
 
     def source(_: int, column: Column) -> list[pa.Array]:
         return [fit_objects(values, column.type, conversions=conversions)]

@@ -1,4 +1,4 @@
-"""Converts Arrow types to MaxCompute types, and tells apart types with several Arrow layouts."""
+"""Converts Arrow types to MaxCompute types, and recognises kinds of values in any Arrow layout."""
 
 from __future__ import annotations
 

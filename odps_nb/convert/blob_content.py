@@ -37,7 +37,7 @@ _ARROW_STREAM = "application/vnd.apache.arrow.stream"
 _DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # bytes per CSV block, and the maximum length of a row
-_MAX_COLUMNS = 10_000  # in CSV; each column takes a few KiB, even if its values are small
+_MAX_COLUMNS = 10_000  # limit for CSV; each column needs a few KiB, even if its values are small
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
@@ -197,7 +197,7 @@ def _parquet(data: bytes, max_bytes: int) -> pa.Table:
 
 def _ipc(data: bytes, max_bytes: int) -> pa.Table:
     stream = memoryview(data)
-    if data.startswith(b"ARROW1"):  # padded magic, stream, footer, footer size, magic
+    if data.startswith(b"ARROW1"):  # layout: padded magic, stream, footer, footer size, magic
         footer = int.from_bytes(stream[-10:-6], "little", signed=True)
         if footer < 0 or bytes(stream[-6:]) != b"ARROW1":
             raise ValueError("the file is truncated")

@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert a user function's results; pandas 2 falls back if this raises."""
+        """Convert a user function's results; if this raises, pandas 2 keeps their own dtype."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)

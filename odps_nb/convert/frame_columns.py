@@ -23,7 +23,7 @@ from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 _FIRST_ROWS = 1 << 16  # initial size if the number of rows is unknown
-_MAX_FIRST_ROWS = 1 << 24  # maximum initial size if it is known; then grows as rows arrive
+_MAX_FIRST_ROWS = 1 << 24  # maximum if that number is known; the array then grows as rows arrive
 _SETTLE_BYTES = 4 * 2**20
 
 _USUAL = FrameOptions()
@@ -125,7 +125,7 @@ class _NumpyColumn:
         if self._timezone is not None:
             unit: Any = np.datetime_data(values.dtype)[0]
             zoned = pd.DatetimeTZDtype(unit, self._timezone)
-            # Pass the integers, which are in UTC: pandas reads datetime64 values as local times.
+            # Pass integers in UTC, because pandas reads datetime64 values as local times.
             return pd.Series(pd.array(values.view(np.int64), dtype=zoned, copy=False), copy=False)
         if self._mask is None:
             return pd.Series(values, copy=False)

@@ -134,7 +134,7 @@ def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -
 
 
 def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
-    """Return DECIMAL(38, 18) if all values fit it, otherwise a size that fits them."""
+    """Return DECIMAL(38, 18) if all values fit it, otherwise a precision and scale that fit."""
     whole = scale = 0
     for array in arrays:
         if pt.is_integer(array.type):

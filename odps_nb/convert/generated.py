@@ -17,7 +17,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: TableName) -> None:
-    """Raise if data without this generated partition column does not suffice to compute it."""
+    """Raise if a missing generated partition column cannot be computed from the data."""
     made = column.generated
     assert made is not None
     source = schema.source_of(column)

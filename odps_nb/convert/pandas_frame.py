@@ -1,7 +1,7 @@
 """Converts Arrow batches to a pandas DataFrame and back.
 
 No value is lost, and no type changes silently; ``docs/types-and-times.md`` lists the dtypes of a
-read. A write accepts these and all other dtypes that Arrow can convert, and ignores the index.
+read. A write accepts these dtypes and all others that Arrow can convert, and ignores the index.
 `odps_nb.convert.fitting` checks the values.
 """
 
@@ -210,7 +210,7 @@ def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _kind(series: pd.Series[Any]) -> Any:
-    """Return the dtype to cast back to: in pandas 2 text has dtype object, which is ambiguous."""
+    """Return the dtype to cast back to; text in pandas 2 has dtype object, which is ambiguous."""
     return "string" if infer_dtype(series, skipna=True) == "string" else series.dtype
 
 

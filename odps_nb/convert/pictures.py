@@ -89,7 +89,7 @@ def tiff_form(data: bytes) -> str:
 def icon_size(data: bytes) -> tuple[int, int]:
     """Return the width and height of the largest picture inside an icon (ICO).
 
-    It is read from the pictures, because the sizes in the icon directory are not reliable.
+    The sizes are read from the pictures, because those in the icon directory are not reliable.
     """
     largest = 0, 0
     for entry in range(min(int.from_bytes(data[4:6], "little"), 256)):

@@ -60,7 +60,7 @@ def _mapping(row: Any) -> Mapping[Any, Any]:
 
 
 def _nested(value: Any) -> Any:
-    """Convert dataclasses inside a dataclass to dicts, except our own, such as `NewBlob`."""
+    """Convert dataclasses inside a dataclass to dicts, except those of odps_nb (`NewBlob`)."""
     if isinstance(value, list):
         return [_nested(one) for one in value]
     own = type(value).__module__.split(".")[0] == "odps_nb"
@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key
+    keys: dict[str, dict[str, None]] = {}  # for each column, the spellings of its key
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
@@ -265,7 +265,7 @@ def _column(values: Any) -> Any:
             source_type=type(values).__name__,
             hint="pass a list",
         )
-    if isinstance(values, Mapping):  # keyed by index labels, as in ``df.to_dict()``
+    if isinstance(values, Mapping):  # the keys are index labels, as in ``df.to_dict()``
         return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
     if type(values).__module__.split(".")[0] == "polars" and hasattr(values, "to_arrow"):
         values = values.to_arrow()
@@ -299,8 +299,8 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
 
     ``index``: with ``True``, index levels become columns. With ``False``, they are dropped. With
     ``None``, they are dropped, with a warning if they have names or labels. ``names``: the columns
-    of the table. With ``index=None``, raise if one of them exists only in the index, or if a new
-    table is created and an index level has a name.
+    of the table. With ``index=None``, raise if one of these columns exists only in the index, or if
+    a new table is created and an index level has a name.
     """
     if index is None:
         # any index level could be a column of the new table

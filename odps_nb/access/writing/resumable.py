@@ -1,9 +1,9 @@
 """Writes a folder so that repeating the call resumes where an earlier call ended.
 
 Each group of files is one stream of a write session. A stream that the service lists as closed is
-complete, and the journal lists its files. So a later process sends only the other files. It commits
-streams by name, which excludes those of a stale writer. No open stream is resumed, and no blob
-reference is used in another stream (``docs/protocol.md`` section 3.6).
+complete, and the journal lists its files. So a later call sends only the remaining files. The
+commit lists its streams by name, which excludes the streams of a stale writer. No open stream is
+resumed, and no blob reference is used in another stream (``docs/protocol.md`` section 3.6).
 
 The journal consists of JSON lines, each written before the step that it records. It contains no
 blob references, access keys or file contents::
@@ -244,7 +244,7 @@ NotedFile = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Noted:
-    """The journal of an earlier call; ``committed`` lists the streams that it tried to commit."""
+    """The journal of an earlier call; ``committed``: the streams that the call tried to commit."""
 
     session_id: str
     route_token: str | None
@@ -260,7 +260,7 @@ class Journal:
         self._descriptor = descriptor
 
     def read(self) -> Noted | None:
-        """Return the entries of an earlier call, or ``None``; ignores a truncated line."""
+        """Return an earlier call's entries, ``None`` if there are none; ignore a truncated line."""
         noted: Noted | None = None
         with open(self._descriptor, "rb", closefd=False) as file:
             file.seek(0)
@@ -357,7 +357,7 @@ def _locked(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the previous owner has just removed the file: create it again
+        os.close(descriptor)  # the previous owner has just removed the file, so create it again
 
 
 def _remove_old(folder: Path) -> None:

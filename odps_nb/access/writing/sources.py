@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` applies even to values next to nested blobs. ``flag`` is a column that the data
-    must have and the table does not have.
+    ``conversions`` applies even to values next to nested blobs. ``flag`` names a column that the
+    data must have but the table does not have.
     """
 
     table: TableName
@@ -179,7 +179,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
-        if pa.types.is_string(values.type):  # other types have one spelling per value
+        if pa.types.is_string(values.type):  # only text can be ambiguous
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
     return rows
@@ -231,7 +231,7 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
-    """Return the plain columns of a DataFrame, converted, and the cells of its BLOB columns."""
+    """Return a DataFrame's plain columns after conversion, and the cells of its BLOB columns."""
     from odps_nb.convert.pandas_frame import from_pandas
 
     named = {str(name).casefold(): name for name in frame.columns}
@@ -341,7 +341,7 @@ def _stream_chunks(
 ) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
-    places = match_names(names, target.plain)  # raises before a row is read
+    places = match_names(names, target.plain)  # this raises before a row is read
     return _read_chunks(reader, target, names, places, first_row)
 
 

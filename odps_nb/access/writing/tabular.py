@@ -20,12 +20,12 @@ CHUNK_BYTES = 16 * 2**20
 
 
 def is_spark(data: Any) -> bool:
-    """Whether this is a Spark DataFrame; does not import Spark."""
+    """Return whether this is a Spark DataFrame, without importing Spark."""
     return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
 
 
 def is_pandas(data: Any) -> bool:
-    """Whether this is a pandas DataFrame or a subclass; does not import pandas."""
+    """Return whether this is a pandas DataFrame or a subclass, without importing pandas."""
     return _is_from(data, "pandas") and hasattr(data, "columns") and hasattr(data, "iloc")
 
 
@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or Index as a DataFrame; it needs a name unless the key is one column."""
+    """Return a Series or Index as a DataFrame; a name is required unless the key has one column."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -135,7 +135,7 @@ def _named_series(data: Any, names: Names) -> Any:
 
 
 def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
-    """Return a list of rows as a DataFrame; an iterator, or a list of tables, as `Chunks`."""
+    """Return a list of rows as a DataFrame, and an iterator or a list of tables as `Chunks`."""
     from odps_nb.convert.python_rows import rows_frame
 
     if not isinstance(data, Sized):
@@ -196,7 +196,7 @@ class Chunks:
         return self._peeked[0] if self._peeked else None
 
     def bound(self, names: Names) -> Chunks:
-        """Match the following rows with these names, unless names are already set."""
+        """Use these names to match the rows, unless names are already set."""
         self._names = self._names if self._names.order else names
         return self
 

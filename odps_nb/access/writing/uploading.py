@@ -81,7 +81,7 @@ class CellUploader:
         """Join plain columns and BLOB columns in the order of the target."""
         schema = arrow_schema(self.target.columns, for_write=True)
         for place, name in enumerate(schema.names):
-            if name not in blobs:  # the field of the batch has the unit of its times
+            if name not in blobs:  # the batch's own field states its time unit
                 schema = schema.set(place, plain.schema.field(name))
         arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
         return pa.record_batch(arrays, schema=schema)

@@ -84,8 +84,8 @@ class Change:
 def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
-    They come from the table's extended metadata (``PrimaryKey`` in ``Reserved``, as in the Python
-    and Java SDKs). If it lists none, they are the distribution keys of a write session.
+    The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
+    Java SDKs). If it does not, the distribution keys of a write session are used.
     """
     from odps_nb.client.write.session import open_write_session
 

@@ -22,7 +22,7 @@ class _Unusable(NamedTuple):
 
 
 def _hides_texts(kind: T) -> T:
-    """Class decorator: convert string arguments to `Secret`, which tracebacks do not show."""
+    """Class decorator that converts string arguments to `Secret`, which tracebacks do not show."""
     make: Any = kind.__init__  # type: ignore[misc]  # of a class
 
     def secret(value: Any) -> Any:
@@ -135,9 +135,8 @@ class BearerToken(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class CredentialProcess(_Account):
-    """A program that prints keys as JSON. It runs again before they expire, never in a shell.
-
-    ``command`` is the program with its arguments, quoted as in a shell. The program prints
+    """A program that prints keys as JSON. It runs without a shell, and again before the keys
+    expire. ``command`` is the program with its arguments, quoted as in a shell. The program prints
     ``access_id``, ``access_key``, ``sts_token`` and ``expiration``; see
     ``docs/howto/keys-and-profiles.md``. ``app``: see `AccessKey`.
     """

@@ -65,7 +65,7 @@ class Profile:
     Raises
     ------
     ConfigError
-        A setting is missing or conflicts with another; ``option`` names it.
+        A setting is missing or conflicts with another; ``option`` names the setting.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """The current credentials for signing; reading this may call the function or program."""
+        """Current credentials for signing; reading them may call a function or run a program."""
         from odps_nb.wire.signing import Credentials
 
         account = Hidden({"access_id": "", "access_key": "", **self._account()})
@@ -200,7 +200,7 @@ class Profile:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
-        """Create a profile from `as_options`; unknown keys and the case of keys are ignored."""
+        """Create a profile from a result of `as_options`, ignoring unknown keys and letter case."""
         known = {*sources.FIELDS, "name"}
         options = Hidden(options)
         return cls._of(
@@ -221,13 +221,14 @@ class Profile:
         Keyword arguments take precedence. The environment comes next, then the profile that
         ``ODPS_PROFILE`` names, or the file's default profile. A profile requested by ``name`` takes
         precedence over the environment. The keyring is read last, and only for a missing key.
-        Credentials of several sources are combined only if they do not conflict, so that parts of
+        Credentials from several sources are combined only if they do not conflict, so that parts of
         two accounts are never mixed.
 
         Parameters
         ----------
         name
-            Name of a profile in ``~/.config/odps_nb/profiles.toml`` or in ``ODPS_NB_PROFILES``.
+            Name of a profile in ``~/.config/odps_nb/profiles.toml`` or in the file that
+            ``ODPS_NB_PROFILES`` names.
         environ
             Environment variables. Default: those of this process.
         keywords
@@ -299,7 +300,7 @@ class Profile:
                 shown.append("credentials=<function>")
             elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
-            elif one.name == "access_id":  # identifies a key, but cannot sign requests
+            elif one.name == "access_id":  # the id alone cannot sign requests
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
             elif value != one.default:
                 shown.append(f"{one.name}={value!r}")
@@ -384,7 +385,7 @@ def _checked_url(option: str, url: str) -> str:
     parts = urlsplit(url)
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        del url, parts  # they may hold a secret, and tracebacks may show locals
+        del url, parts  # both may contain a secret, and tracebacks may show locals
         raise ConfigError(
             f"{option} must be an http(s) URL without a user name, password, query or fragment",
             option=option,

@@ -87,7 +87,7 @@ class CredentialSource:
     def _asked(self, now: float) -> tuple[Hidden, float]:
         named = self._given()
         expiration = named.pop("expiration", None)
-        if isinstance(expiration, str):  # it may also be a number
+        if isinstance(expiration, str):  # the expiration may also be a number
             expiration = Secret(expiration)
         keys = Hidden((key, named[key]) for key in named if key and named[key])
         if not all(isinstance(keys[key], str) for key in keys):
@@ -129,7 +129,7 @@ class CredentialSource:
                 return float(value)
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
         except (ValueError, OverflowError):
-            pass  # drop the exception: its message shows the value, which may be secret
+            pass  # drop the exception, because its message shows the value, which may be secret
         if moment is None:
             raise self._no_keys("returned an expiration that is not a time")
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

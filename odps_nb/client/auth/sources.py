@@ -77,7 +77,7 @@ def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
     """Return the name and settings of one of the file's profiles.
 
-    By default, the profile that the file's ``default`` names, else ``[default]``, else none.
+    The default is the profile that the file's ``default`` names, else ``[default]``, else none.
     """
     path = profile_file(environ)
     document = _load(path)
@@ -173,7 +173,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # otherwise it is the user's private group, as on Debian
+        if found.st_gid != found.st_uid:  # equal ids mean a private group, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:
@@ -213,7 +213,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
 
 def _of_keyring(found: Any, access_id: str | None) -> Hidden:
-    if found is None or not (key := Secret(found.password or "")):  # may open the keyring
+    if found is None or not (key := Secret(found.password or "")):  # this may open the keyring
         return Hidden()
     return hidden({"access_id": found.username or access_id, "access_key": key})
 

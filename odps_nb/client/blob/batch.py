@@ -27,7 +27,7 @@ from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobSt
 
 
 class BlobPart(NamedTuple):
-    """A part of a blob, or a whole small blob; a tuple, because many are created.
+    """A part of a blob, or a whole small blob; it is a tuple because many are created.
 
     ``verified`` is true only in the last part, if the whole blob's checksums and length match.
     """
@@ -47,7 +47,7 @@ class _Answer:
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # a single reference was requested twice, to get a frame
+    doubled: bool  # whether a single reference was requested twice, to get a frame
     start: BlobStart | None = None  # the current blob's first event
 
 
@@ -105,7 +105,7 @@ class BlobBatch:
                 self._drop()
 
     def parts(self) -> Iterator[BlobPart]:
-        """Iterate over the distinct blobs in parts, of which one is in memory at a time.
+        """Iterate over the distinct blobs in parts; only one part is in memory at a time.
 
         Leaving the iterator early closes the connection.
         """
@@ -123,8 +123,8 @@ class BlobBatch:
     def skip(self, number: int) -> None:
         """Skip the rest of the blob with index ``number`` and continue with the next blob.
 
-        A short rest is read. Otherwise, the connection is closed, and later blobs are requested
-        again.
+        A short rest is read and dropped. If the rest is long, the connection is closed, and later
+        blobs are requested again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -170,7 +170,7 @@ class BlobBatch:
                 self._attempts.again(error, idempotent=True, resume=resume)
 
     def _narrow(self, error: NotFoundError | LimitExceededError) -> None:
-        """Halve the blobs per request, to isolate a reference that is unknown or too large."""
+        """Halve the number of blobs per request, to isolate an unknown or oversized blob."""
         asked = self._asked()
         if asked > 1:
             self._window = asked // 2
@@ -181,7 +181,7 @@ class BlobBatch:
             raise error
 
     def _note_damage(self, error: OdpsNbError) -> None:
-        """Add a note about the damaged blob; if it fails again, request fewer blobs at a time.
+        """Add a note about the damaged blob; if the damage recurs, request fewer blobs at a time.
 
         Each chunk is verified as a whole, so the damage may be in any of its blobs.
         """
@@ -261,7 +261,7 @@ class BlobBatch:
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer, length: int) -> None:
-        # Only the end of the body, or a following copy, proves that the last blob is complete.
+        # Only the end of the body, or a second copy, proves that the last blob is complete.
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response contains more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:

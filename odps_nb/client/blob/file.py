@@ -1,7 +1,8 @@
 """Reads one blob as a file, from front to back.
 
-`read` returns only verified bytes, and one piece at a time is in memory. After a broken connection,
-the blob is requested again, and the bytes that were already returned are verified and skipped.
+`read` returns only verified bytes, and only one piece is in memory at a time. After a broken
+connection, the blob is requested again, and the bytes that were already returned are verified and
+skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class PieceFile(io.RawIOBase):
 
     @abstractmethod
     def _next_piece(self) -> bytes | memoryview | None:
-        """Return the next piece, which may be empty, or ``None`` at the end."""
+        """Return the next piece (possibly empty), or ``None`` at the end."""
 
     def readable(self) -> bool:
         """Return ``True``."""
@@ -62,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes (fewer only at the end), or the rest if negative or ``None``."""
+        """Return ``size`` bytes (fewer only at the end); if negative or ``None``, the rest."""
         return super().read(-1 if size is None else size) or b""
 
     def readall(self) -> bytes:
@@ -115,7 +116,7 @@ class BlobFile(PieceFile):
 
     def receive_freely(self) -> None:
         """Remove the limit on the kernel's receive buffer that `open_blob` set."""
-        self._attempts.receive_buffer = None  # for connections opened later
+        self._attempts.receive_buffer = None  # applies to connections opened later
         if self._response is not None:
             self._response.receive_freely()
 

@@ -68,9 +68,9 @@ def iter_blobs_or_errors(
 ) -> Generator[BlobRecord | NotFoundError | ProtocolError, None, None]:
     """Iterate over one result per reference, in order: a record with metadata, or an error.
 
-    An unknown, oversized or repeatedly damaged blob affects only its own result: the other blobs of
-    its request are fetched one by one. Errors that do not concern a single blob (no connection,
-    missing permission, failing service) are raised. References must be distinct.
+    An unknown, oversized or repeatedly damaged blob affects only its own result, because the other
+    blobs in its request are fetched one by one. Errors that do not concern a single blob (no
+    connection, missing permission, failing service) are raised. References must be distinct.
     """
     fetch = partial(_fetch, storage, references, compression, max_blob, True, tracker)
     bounds = plan_batches(len(references), count=batch_count, at_least=BLOB_WORKERS)
@@ -137,7 +137,8 @@ def _outcomes(
 def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:
     """Divide ``[0, total)`` into at least ``at_least`` ranges of at most ``count`` items.
 
-    Each range has two items or more unless ``total`` is 1: responses with one blob lack metadata.
+    Each range has two items or more unless ``total`` is 1, because responses with one blob lack
+    metadata.
     """
     number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
     edges = [total * n // number for n in range(number + 1)]

@@ -1,6 +1,6 @@
 """Decodes a ``BlobRead`` response into verified events (``docs/protocol.md`` 6.3, 6.4).
 
-Feeds the response body to the decoders of ``wire``, adds the request id to errors, and verifies
+Feeds the response body to the decoders in ``wire``, adds the request id to errors, and verifies
 Content-Length. Also fetches a blob's size, type and name without its content.
 """
 
@@ -99,7 +99,7 @@ class DeliveredPrefix:
         return new
 
     def finish(self) -> None:
-        """Raise if the blob is now shorter than the bytes already delivered."""
+        """Raise if the blob is now shorter than the data already delivered."""
         if self._left:
             self._require_same()
 

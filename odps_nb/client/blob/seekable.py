@@ -84,7 +84,7 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
 
 RECEIVE_BUFFER = 128 << 10
 """Maximum bytes that the kernel receives ahead, until the whole blob is needed."""
-_AHEAD = 64 << 10  # bytes to read ahead: few, because many files are not read to the end
+_AHEAD = 64 << 10  # bytes to read ahead; few, because many files are not read to the end
 
 
 class SeekableBlob(io.RawIOBase):
@@ -93,10 +93,11 @@ class SeekableBlob(io.RawIOBase):
     Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
     verified bytes. Threads may share it; a forked child must open its own.
 
-    The protocol has no ranges, so a read fetches the blob from its first byte to the requested one,
-    and at most 1 MiB more. After the first 8 MiB, the operating system may buffer a few MiB ahead.
-    Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed temporary file.
-    `seek` fetches no bytes, but with ``whence=2`` it may send a request for the size.
+    The protocol does not support ranges, so a read fetches the blob from its first byte to the
+    requested one, and at most 1 MiB more. After the first 8 MiB, the operating system may buffer a
+    few MiB ahead. Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed
+    temporary file. `seek` fetches no bytes, but with ``whence=2`` it may send a request for the
+    size.
 
     `read` returns fewer bytes than requested only at the end.
     """
@@ -137,7 +138,7 @@ class SeekableBlob(io.RawIOBase):
         with self._lock:
             if self._size is None and self._ask_size is not None:
                 self._size = self._ask_size()
-            assert self._size is not None  # known once the blob is whole
+            assert self._size is not None  # the size is known once the blob is whole
             return self._size
 
     @property

@@ -231,7 +231,7 @@ def iter_glances(
     *,
     cancel: CancelToken | None = None,
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to inspect, in order; requesting the next one closes the previous one.
+    """Iterate over blobs for inspection, in order; requesting one closes the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
     connection is closed, and later blobs are requested again. An error in one blob does not affect
@@ -257,7 +257,7 @@ def iter_glances(
 
 
 def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
-    """Return the references before the first repetition; a response has each blob only once."""
+    """Return the references before the first repetition; a response contains each blob once."""
     found: dict[BlobReference, None] = {}
     for reference in references:
         if reference in found:

@@ -148,7 +148,7 @@ def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
     """Copy a stream that cannot be rewound, so that its content can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
-    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # longer ones are rejected
+    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # longer streams are rejected
         copy.write(data)
     copy.seek(0)
     return copy
@@ -193,7 +193,7 @@ class BlobUploader:
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries: a repeated upload does no harm."""
+        """Upload one group in one request, with retries, because repeating it does no harm."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",

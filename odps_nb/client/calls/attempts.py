@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one call, all made by one thread. Create it just before the first attempt.
+    """The attempts of one call, made by one thread; to be created just before the first attempt.
 
     ``what`` names the call in notes, log lines and events. The call's requests use ``scope`` as
     their cancel token, so that `stop` reaches them after an interrupt.

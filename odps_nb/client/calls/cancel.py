@@ -20,7 +20,7 @@ class Stoppable(Protocol):
 
 
 class CancelToken:
-    """Permanently cancels the work that is registered with it; thread-safe.
+    """Token that permanently cancels the work registered with it; thread-safe.
 
     Cancelling ``parent`` also cancels this token, but not vice versa.
 
@@ -64,7 +64,7 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # called by a parent token
+    stop = cancel  # the name that a parent token calls
 
     def check(self) -> None:
         """Raise `CancelledError` if the token is cancelled."""

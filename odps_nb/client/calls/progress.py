@@ -144,7 +144,7 @@ class ProgressTracker:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Remove the listener: the parent process still shows this operation."""
+        """Remove the listener, because the parent process still shows this operation."""
         self._lock, self._listener = threading.Lock(), silent
 
     def __enter__(self) -> ProgressTracker:
@@ -198,7 +198,8 @@ class ProgressTracker:
         """Include received but uncounted bytes in snapshots during the block.
 
         A batch is counted when it is complete, which may take a minute on a slow network. Until
-        then, ``wire_bytes`` returns the bytes received. It must be fast and not use a tracker.
+        then, ``wire_bytes`` returns the number of bytes received. This function must be fast and
+        must not use a tracker.
         """
         return self._during(self._meters, wire_bytes)
 
@@ -235,12 +236,12 @@ class ProgressTracker:
             self._events.append(why)
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Set how many tasks of another engine are done, and their total, which may grow."""
+        """Set another engine's number of finished tasks, and the total number, which may grow."""
         with self._lock:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as read or written; if it has several parts, only after the last one."""
+        """Mark a split as read or written; with ``part``, only once all of its rows are counted."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):

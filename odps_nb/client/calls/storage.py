@@ -1,6 +1,6 @@
 """Encodes, signs, sends, retries and decodes calls of the Storage API and the control plane.
 
-This is the only module that signs requests. It keeps no session state; the requests carry it.
+This is the only module that signs requests. It keeps no session state; requests contain it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class StorageClient:
         end_at_exit(self)
 
     def _after_fork(self) -> None:
-        """Forget running calls and write sessions in a forked child: they belong to the parent."""
+        """Forget running calls and write sessions, because they belong to the parent process."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = Living()
         end_at_exit(self)
@@ -152,7 +152,7 @@ class StorageClient:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # until the body is stored
+        tries.read_timeout = self.options.work_timeout  # to wait until the body is stored
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -218,7 +218,8 @@ class StorageClient:
 
         If a response is lost or unreadable, a job with a ``unique_id`` is sent again. The error is
         ``in_doubt`` if an earlier request may have started the job. If the service rejects the
-        job's text, it is not in doubt, because the earlier request was then rejected as well.
+        job's text, the outcome is not in doubt, because the earlier request was then rejected as
+        well.
         """
         wire = self._scoped(request.encode(scope=self._scope))
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
@@ -265,7 +266,7 @@ class StorageClient:
 
     @property
     def is_here(self) -> bool:
-        """Whether the Storage API runs on this machine, and not behind a tunnel to another one."""
+        """Whether the Storage API runs on this machine, rather than behind a tunnel."""
         host = urlsplit(self._tunnel or "").hostname or ""
         return is_loopback(host) and self.quickest < HERE_SECONDS
 
@@ -296,7 +297,8 @@ class StorageClient:
         """Cancel running calls and close the connections. Idempotent.
 
         Unfinished reads, uploads and blobs raise `CancelledError`; write sessions with open streams
-        are aborted. Later use raises `StateError`. Also called at interpreter exit.
+        are aborted. Using the client afterwards raises `StateError`. Also called at interpreter
+        exit.
         """
         if not self._closed:
             self.cancel()
@@ -307,7 +309,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    end = close  # called at interpreter exit
+    end = close  # the name that is called at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self
@@ -435,7 +437,7 @@ def _describe(wire: WireRequest) -> str:
     return " ".join([wire.action or wire.path, target, *params])
 
 
-@cache  # because determining the version reads files
+@cache  # cached because determining the version reads files
 def _user_agent() -> str:
     version = metadata.version("odps-nb")
     python = f"{platform.python_implementation()}/{platform.python_version()}"

@@ -99,8 +99,9 @@ def fan_out(
     ----------
     jobs
         Each job is called in a worker thread with this call's cancel token and returns an iterator.
-        Jobs are taken in order, a few in advance. If an iterator has a method ``rest()``, it is
-        called about ten times a second while an item waits for room, e.g. as a keepalive.
+        Jobs are taken from ``jobs`` in order, a few in advance. If an iterator has a method
+        ``rest()``, it is called about ten times a second while an item waits for room, e.g. as a
+        keepalive.
     size
         Function that returns an item's size in bytes.
     workers
@@ -157,7 +158,7 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
         for number, launching in enumerate(work.threads):
             try:
                 start_thread(launching)
-            except RuntimeError:  # too many threads exist: continue with those that run
+            except RuntimeError:  # too many threads exist, so continue with those that run
                 if number == 0:
                     raise
                 break
@@ -344,13 +345,13 @@ class _Round(Generic[T]):
     def close(self) -> list[threading.Thread]:
         """Stop all jobs; return the worker threads, which the caller joins."""
         if not self._home.is_here:
-            return []  # the threads are the parent process's
+            return []  # the threads belong to the parent process
         self.end()
         return self.threads
 
     def end(self) -> None:
         """Stop all workers; called by the consumer, by a token, or at exit. Idempotent."""
-        self._token.cancel()  # first; otherwise the consumer would see a normal end
+        self._token.cancel()  # cancel first; otherwise the consumer would see a normal end
         self.stop()
 
     def stop(self) -> None:

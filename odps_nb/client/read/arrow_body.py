@@ -97,7 +97,7 @@ class _Watched(io.RawIOBase):
         super().__init__()
         self._check, self._headers = check, body.headers
         self.ran_short = False
-        self.failed = True  # until a read succeeds, so that errors of the body are raised unchanged
+        self.failed = True  # true until a read succeeds, so that body errors are raised unchanged
         head = body.read(4)
         if _begins_document(head):
             self._refuse(head, body.readinto)
@@ -112,11 +112,11 @@ class _Watched(io.RawIOBase):
         )
 
     def read(self, n: int | None = -1) -> bytes:
-        """Return ``n`` bytes, fewer only at the end; Arrow calls it for the length of a message."""
+        """Return ``n`` bytes, fewer only at the end; Arrow calls this for a message's length."""
         return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
-        """Return ``n`` bytes as a buffer, uncopied; Arrow calls it for the body of a message."""
+        """Return ``n`` bytes as an uncopied buffer; Arrow calls this for a message's body."""
         buffer = pa.allocate_buffer(n)
         view = memoryview(buffer).cast("B")
         have = min(len(self._head), n)
@@ -165,7 +165,7 @@ class RowStream:
     max_decompressed
         Maximum bytes that a batch with compressed buffers may need after decompression.
     max_output
-        Maximum bytes of the body after decoding its content coding; ``None`` for no limit.
+        Maximum bytes of the body after its content coding is decoded; ``None`` for no limit.
     text
         How to handle text that is not UTF-8. ``None``: return its column as binary, for the caller
         to convert (`odps_nb.arrow.text.fit_text`).

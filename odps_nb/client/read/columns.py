@@ -61,7 +61,7 @@ def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
     if not plan.columns:
         return Columns(filter=found)
     if plan.increment is not None and plan.increment.keyed:
-        # select on the client, because some of these columns may not be the table's
+        # select on the client, because some of these columns may not be in the table
         return Columns(wanted=plan.columns, filter=found)
     needed = plan.columns
     if found is not None:

@@ -34,8 +34,8 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry. So a consumer may wait this long between two batches. Thread-safe; no thread waits for
-    another thread's refresh. Call `close` after `keep_aside`.
+    expiry. So a consumer may spend the other half between two batches. Thread-safe; no thread waits
+    for another thread's refresh. Call `close` after `keep_aside`.
     """
 
     def __init__(

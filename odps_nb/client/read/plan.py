@@ -42,7 +42,7 @@ class ReadPlan:
     timezone
         Time zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
-        All columns of the table, which a condition needs. ``None``: determined by one more request.
+        All columns of the table; needed for a condition. ``None``: determined by one more request.
     split_bytes, splits
         Estimated bytes of a split, or the number of splits. By default, a split has 64 MiB, or more
         if there would be over 100,000 splits.
@@ -107,7 +107,7 @@ class ReadSession:
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
     - ``selects``: whether columns were selected. ``columns``: those to select from the stream.
-    - ``tells_changes``: the last data column names each row's kind of change.
+    - ``tells_changes``: whether the last data column names each row's kind of change.
     """
 
     table: TableName

@@ -130,9 +130,10 @@ class ResumableRowStream:
     def fit(
         self, batch: pa.RecordBatch, row: Callable[[int], int] = lambda number: number
     ) -> pa.RecordBatch:
-        """Convert the text in the last batch, or in some of its rows and leading columns.
+        """Convert the text in ``batch`` to the requested types.
 
-        ``row`` maps a row number in ``batch`` to the row number in the last batch.
+        ``batch`` is the last batch, or some of its rows and leading columns. ``row`` maps a row
+        number in ``batch`` to the row number in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -291,9 +292,10 @@ def delivered(
 ) -> Batches:
     """Return batches one by one; close their generator at the end.
 
-    Stops after ``limit`` rows. Without a limit, raises unless exactly ``rows`` arrive, if known.
-    Raises before all batches together exceed ``max_bytes``. During the read, the tracker counts the
-    rows that arrive in all splits. At the end, its row count is the number of rows returned.
+    The iteration stops after ``limit`` rows. Without a limit, it raises unless exactly ``rows``
+    rows arrive, if that number is known. It also raises before the batches exceed ``max_bytes`` in
+    total. During the read, the tracker counts the rows that arrive in all splits. At the end, its
+    row count is the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:

@@ -59,7 +59,7 @@ MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
 #: Default maximum number of splits; for more data, splits are larger.
 DEFAULT_SPLITS = 100_000
-#: Maximum value of ``splits=``: each split is an object here and a task in Spark's driver.
+#: Maximum value of ``splits=``. Each split is an object here and a task in Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -77,8 +77,8 @@ def open_read_session(
     """Open a read session: a snapshot of the table, divided into splits.
 
     Without a filter, rows are counted exactly and divided into ranges (`SplitMode.ROW_OFFSET`).
-    With one, the service divides them (`SplitMode.SIZE`), unless the splits are too small for it.
-    If the service refuses one mode for the table, the other is used.
+    With a filter, the service divides them (`SplitMode.SIZE`), unless the splits are too small for
+    this mode. If the service refuses one mode for the table, the other mode is used.
     """
     ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:

@@ -34,7 +34,7 @@ def workers_for(asked: int | None, ahead: int) -> int:
 
 
 def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
-    """Return the bytes of a piece, so that one piece per worker fits into the budget.
+    """Return a piece's size in bytes, so that one piece per worker fits into the budget.
 
     With a single worker, splits stay whole, because extra requests would only add overhead.
     """
@@ -55,7 +55,7 @@ def _width(session: ReadSession) -> int:
 
 
 def batch_bytes(ahead: int, workers: int) -> int:
-    """Return the bytes of a batch, so that one per worker fits into half of the budget."""
+    """Return a batch's size in bytes, so that one per worker fits into half of the budget."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, workers))))
 
 

@@ -57,15 +57,15 @@ def iter_split(
 ) -> SplitRows:
     """Iterate over one split's batches; closing the iterator closes its connection.
 
-    The iteration ends without an error only if the stream was complete. It then had an end marker,
-    a complete HTTP body and the expected number of rows, if that is known.
+    The iteration ends without an error only if the stream was complete. A complete stream has an
+    end marker, a complete HTTP body and the expected number of rows, if that is known.
 
     Parameters
     ----------
     columns
         Session columns to return, in this order; empty for all of them.
     skip_rows
-        Number of rows at the start of the split to skip.
+        Number of rows to skip at the start of the split.
     max_batch_bytes
         Maximum bytes of a batch, 0 for no limit; adjusted to the service's range of 1 to 256 MiB.
     keeper
@@ -246,7 +246,7 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
 
 
 class SplitRows:
-    """A split's batches; refreshes the session at each batch, and while the consumer waits."""
+    """A split's batches; refreshes the session at each batch, and while a batch waits."""
 
     def __init__(
         self,

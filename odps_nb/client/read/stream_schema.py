@@ -25,7 +25,7 @@ def find_columns(
     """Return each session column's index in the stream.
 
     Order, case of names, nullability and metadata may differ. Types are compared by kind of value,
-    even in nested types: time units, precisions and offset widths may also differ.
+    even in nested types, so time units, precisions and offset widths may differ as well.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def find_columns(
     names = [name.casefold() for name in stream.names]
     wanted = [column.name.casefold() for column in columns]
     if len(set(wanted)) < len(wanted) and names == wanted:
-        # a query result with two columns of the same name
+        # a query result may have two columns of the same name
         places = list(range(len(names)))
     else:
         places = _places(stream, names, columns)
@@ -58,7 +58,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Return an error for columns that differ from the session's. It is not retried."""
+    """Return an error for columns that differ from the session's; such a read is not retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error

@@ -53,9 +53,10 @@ SQL_ZONE = "odps.sql.timezone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query. ``is_over``: it had finished when the server confirmed it.
+    """A submitted query. ``is_over``: whether it was known to be finished when this was created.
 
-    ``sql`` is the text without ``SET`` statements; ``settings`` are the caller's, including those.
+    ``sql`` is the text without ``SET`` statements; ``settings`` come from these and from the
+    caller.
     """
 
     project: str
@@ -253,15 +254,15 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # as a REST request would raise
+    if error.code in _MISSING:  # a REST request would raise the same class
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
-    elif _NO_PARTITION.search(error.message):  # the service has no code for it
+    elif _NO_PARTITION.search(error.message):  # the service has no code for this error
         error = NotFoundError(
             error.message,
             code="NoSuchPartition",
             hint="check the partition; table.partitions() lists those that exist",
         )
-    elif "already exist" in error.message:  # the service has no code for it
+    elif "already exist" in error.message:  # the service has no code for this error
         of_table = "partition already exist" not in error.message.lower()
         error = ConflictError(
             error.message,

@@ -185,10 +185,10 @@ def iter_result(
 ) -> Batches:
     """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
-    The result is read in pages of at most ``page_rows`` rows, ``workers`` of them (default: 8)
-    concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in addition, each
-    worker may hold one batch, whose size the service chooses. Leaving the iterator early closes
-    its connections.
+    The result is read in pages of at most ``page_rows`` rows, of which ``workers`` (default: 8) are
+    read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in addition,
+    each worker may hold one batch, whose size the service chooses. Leaving the iterator early
+    closes its connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))

@@ -1,7 +1,8 @@
 """Settings of a query: those for its schema, and the ``SET`` statements at its beginning.
 
-Settings are sent separately from the text, because the service ignores ``SET`` in it (vendor's
-manual, *Set an SQL flag*). The vendor's console and DataWorks also remove ``SET`` statements.
+Settings are sent separately from the text, because the service ignores ``SET`` in the text
+(vendor's manual, *Set an SQL flag*). The vendor's console and DataWorks also remove ``SET``
+statements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transactional write sessions (``docs/protocol.md`` sections 3.5 to 3.10 and 7).
 
-A session that is left without a commit is aborted. If the response to a commit is lost, the
-session's status is fetched.
+Leaving a session without a commit aborts it. If the response to a commit is lost, the session's
+status is fetched.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def open_write_session(
 class WriteSession:
     """A transaction on a table. Several threads may open and write streams.
 
-    A session that another process opened is not ``owned``; only `abort` aborts it.
+    A session that another process opened is not ``owned``; it is aborted only by calling `abort`.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class WriteSession:
     def _is_done_after_all(self, error: OdpsNbError) -> bool:
         """Determine a commit's outcome: try to abort the session, then fetch its status.
 
-        A commit that arrives after the abort fails. If it arrives before, the abort fails.
+        If the abort arrives first, the commit fails. If the commit arrives first, the abort fails.
         """
         try:
             abort_write(self._storage, self.ref)
@@ -262,8 +262,8 @@ def named_streams(
 ) -> tuple[tuple[str, int], ...]:
     """Return the ids and versions of the streams that a commit names.
 
-    If there are none, an empty stream is written. A commit without names would include all streams
-    of the session, even those of failed or late writers.
+    If there are no streams, an empty one is written. A commit without names would include all
+    streams of the session, even those of failed or late writers.
     """
     pairs = tuple(
         (one.stream_id, one.version) if isinstance(one, StreamReceipt) else one for one in streams
@@ -307,7 +307,7 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # applies if no retry follows
+            error.in_doubt = in_doubt  # this applies if no retry follows
             # It is safe to commit again (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:

@@ -196,7 +196,7 @@ class WriteStream:
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
-                del part  # otherwise it stays in memory while the next part is collected
+                del part  # otherwise the part stays in memory while the next is collected
         except BaseException:
             self.failed = True
             raise
@@ -227,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # raises unless nothing was executed
+                attempts.again(error, idempotent=False)  # this raises unless nothing was executed
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts

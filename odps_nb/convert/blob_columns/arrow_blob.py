@@ -19,7 +19,7 @@ def is_reference(arrow: pa.DataType) -> bool:
     return isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == _NAME
 
 
-class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow is untyped
     """The type of blob references, stored as text in any of Arrow's layouts."""
 
     def __init__(self, storage: pa.DataType = TEXT) -> None:

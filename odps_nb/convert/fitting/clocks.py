@@ -124,7 +124,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
 
 
 def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
-    """Raise for durations that exceed the nanosecond range, in which reads return them."""
+    """Raise for durations outside the nanosecond range, because reads return nanoseconds."""
     most = _INT64 // 10**9 - 1
     long = valid & ((seconds > most) | (seconds < -most))
     refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")

@@ -20,7 +20,7 @@ class Conversions:
     half away from zero. ``text``: ``"exact"`` accepts text only for text and binary types;
     ``"parse"`` also parses text for columns of numbers, times or booleans, such as ``12.5``,
     ``1e3``, ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00`` or ``true``. Other text,
-    including empty text, raises.
+    including empty text, raises an error.
 
     Raises `ArgumentError` for an unknown option value.
     """

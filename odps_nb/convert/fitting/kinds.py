@@ -43,7 +43,7 @@ def items_of(value: Any) -> Any:
         inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
         return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
     if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
-        return list(value)  # a Series, an Index, or a pandas or polars array
+        return list(value)  # the value is a Series, an Index, or a pandas or polars array
     return None
 
 

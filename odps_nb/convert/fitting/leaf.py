@@ -31,7 +31,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 class FitContext:
     """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
 
-    For ``for_write`` see ``odps_nb.arrow.types.arrow_type``.
+    See ``odps_nb.arrow.types.arrow_type`` for the meaning of ``for_write``.
     """
 
     unit: str
@@ -216,7 +216,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Fit the parts of a column with ``count`` values; positions in no part are null."""
+    """Convert the parts of a column with ``count`` values; positions in no part become nulls."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []

@@ -1,4 +1,4 @@
-"""`Misfit`: a value that does not fit, with its position, reason and cure; and its exception."""
+"""`Misfit` describes a value that does not fit its type, and `ValueMisfit` is its exception."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One value that does not fit its type, or a whole column without a fitting value.
+    """One value that does not fit its type, or a whole column in which no value fits.
 
     ``position`` counts from 0 in the array, and is -1 for a whole column. ``path`` is the path to a
     nested value in Python syntax, e.g. ``[1].price``. ``cure`` tells the caller what to do.

@@ -1,9 +1,9 @@
 """Checks each value against a MaxCompute type, and converts it to the type that a write sends.
 
-A value that cannot be converted exactly raises. The same rules (``docs/types-and-times.md``) apply
-to all sources, in columns and inside ARRAY, MAP and STRUCT at any depth.
-`odps_nb.convert.fitting.leaf` defines the rules for scalar types; this module applies them to the
-values inside nested types.
+A value that cannot be converted exactly raises an error. The same rules
+(``docs/types-and-times.md``) apply to all sources, in columns and inside ARRAY, MAP and STRUCT at
+any depth. `odps_nb.convert.fitting.leaf` defines the rules for scalar types; this module applies
+them to the values inside nested types.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def check_kind(
 ) -> None:
     """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
-    Use it for sources that are checked before their rows exist, such as a Spark plan. If rows
-    exist, their values decide.
+    Use this function for sources that are checked before their rows exist, such as a Spark plan. If
+    rows exist, their values decide.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -136,7 +136,7 @@ def with_unit(
     *,
     for_write: bool = True,
 ) -> pa.Array:
-    """Fit a column in nanoseconds or, if a time exceeds their range, in microseconds."""
+    """Convert a column, with times in nanoseconds or, if one is out of range, in microseconds."""
     try:
         return fit(FitContext(unit or "ns", conversions, for_write))
     except UnitTooFine:
@@ -196,7 +196,7 @@ def _fit_list(
 def lists_of(
     offsets: pa.Array, values: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType
 ) -> pa.Array:
-    """Return fitted values as lists; raise if a VECTOR has the wrong length or a null."""
+    """Return converted values as lists; raise if a VECTOR has a wrong length or contains nulls."""
     if not isinstance(target, VectorType):
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     lists = pa.ListArray.from_arrays(offsets, values)
@@ -284,7 +284,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # null slots contain entries
+    if counts[~valid].any():  # null slots have entries, which are dropped
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -317,7 +317,7 @@ def _fit_struct(
     places, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
-    parts = array.flatten()  # respects slices, and applies the struct's nulls to its members
+    parts = array.flatten()  # this respects slices, and applies the struct's nulls to its members
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]

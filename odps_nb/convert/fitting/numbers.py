@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals to the width of ``wanted``, which must have the same scale and hold them."""
+    """Convert decimals to the width of ``wanted``, which has their scale and is wide enough."""
     return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
 
 
@@ -222,7 +222,7 @@ def _decimals_of_floats(
 
 
 def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbers) -> Mask:
-    """Convert fitting floats whose shortest text has no exponent; return their mask."""
+    """Convert the floats that fit and whose shortest text has no exponent; return their mask."""
     done = np.zeros(len(array), bool)
     if pt.is_float16(array.type) or not wanted.any():  # Arrow's float16 text is not the shortest
         return done
@@ -232,7 +232,7 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     values, texts = some.to_numpy(), some.cast(pa.string())
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
-    # A float's text is below a power of ten if and only if the float is below it as a float.
+    # A float's shortest text is below a power of ten if and only if the float itself is.
     with np.errstate(over="ignore"):
         small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)

@@ -81,7 +81,7 @@ def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: boo
 
 
 def _for_target(values: _Objects, code: TypeCode) -> _Objects:
-    """Prepare objects for the target: a DATE is taken from each object's own local time."""
+    """Prepare objects for the target; a DATE is the date in each object's own time zone."""
     if code is TypeCode.DATE:
         return [
             value.replace(tzinfo=None)
@@ -193,7 +193,7 @@ def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitCon
 
 
 def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
-    """Fit all lists' elements; NumPy arrays of one type are concatenated directly."""
+    """Convert the elements of all lists; NumPy arrays of one type are concatenated directly."""
     if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
         dtypes = {one.dtype for one in given}
         plain = dtypes.pop() if len(dtypes) == 1 else None
