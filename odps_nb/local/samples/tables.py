@@ -36,7 +36,7 @@ KEPT_SECONDS = 24 * 3600.0
 
 
 def install_samples(folder: DataFolder) -> bool:
-    """Copy the samples into a locked folder without a catalog; return whether they were copied."""
+    """Copy the samples into a locked folder if it is new; return whether they were copied."""
     if folder.has_catalog:
         return False
     template = _template()

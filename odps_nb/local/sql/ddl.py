@@ -85,7 +85,7 @@ class Place:
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return the table (or, with ``view``, the view) to change; raise 400 for the other kind."""
+    """Return the table (with ``view``, the view) to change, or raise 400 if it is not one."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"
