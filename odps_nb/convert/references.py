@@ -74,7 +74,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
 
-    A nested leaf may hold raw references. If any of them is not base64 text, all are encoded.
+    A nested leaf may hold raw references. If any value is not base64 text, all are encoded.
     """
     nested = target.code is not TypeCode.BLOB
     if nested:  # ignore values outside the slice when detecting the leaves' encoding

@@ -45,7 +45,7 @@ class RetryPolicy:
     base, cap
         Waits double from ``base`` up to ``cap``, unless the server requests a longer wait.
     spread
-        Maximum fraction by which waits are randomly shortened, to keep clients from retrying in step.
+        Maximum fraction by which waits are randomly shortened, so clients do not retry in step.
     """
 
     max_attempts: int = 7

@@ -23,9 +23,7 @@ from odps_nb.lifetime import renew_after_fork
 SLICE = 0.1
 """Maximum seconds to sleep at a time."""
 
-_SO_BUF_LOCK = (
-    72 if sys.platform == "linux" else None
-)  # exists since Linux 5.15; Python does not name it
+_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; absent from `socket`
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 

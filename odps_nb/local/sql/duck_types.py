@@ -146,7 +146,8 @@ class StoredRows:
 
     def open(self) -> Any:
         """Return a dataset (or an empty table) for DuckDB, without `unread` columns."""
-        import pyarrow.dataset as ds  # imports pandas, which the service avoids
+        # imported here because it imports pandas, which the service avoids
+        import pyarrow.dataset as ds
         from pyarrow import fs
 
         schema = pa.schema([field for field in self.schema if field.name not in self.unread])
