@@ -56,8 +56,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 class RowFilter:
     """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate`` is
-    the part that is pushed down to the service. It is empty if nothing can be pushed down.
+    ``columns`` are the columns in the condition, in the table's spelling and order. ``predicate``
+    is the part that is pushed down to the service, and is empty if nothing can be pushed down.
     """
 
     text: str
@@ -139,7 +139,7 @@ def _needs_nanoseconds(node: Node) -> bool:
 def predicate_of(condition: Node, schema: TableSchema) -> str:
     """Return the text of ``FilterPredicate``; empty if nothing can be pushed down.
 
-    It is empty for a table with any DECIMAL column whose scale exceeds `MOST_SCALE`.
+    The text is empty for a table with any DECIMAL column whose scale exceeds `MOST_SCALE`.
     Parts that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
     """
     if any(

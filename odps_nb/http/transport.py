@@ -180,7 +180,7 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # a KeyboardInterrupt, for example: the caller will not continue
+            self.close()  # after a KeyboardInterrupt, for example, the caller will not continue
             raise
 
     def _fail(self, error: Exception) -> Exception:

@@ -184,7 +184,7 @@ class Abort:
             old.close()
 
     def detach(self) -> None:
-        """Release the socket, which returns to a pool or is closed. Idempotent."""
+        """Release the socket, which the caller then closes or returns to a pool. Idempotent."""
         with self._lock:
             twin, self._twin = self._twin, None
         if twin is not None:

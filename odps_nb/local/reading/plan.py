@@ -140,7 +140,7 @@ def check_batch(request: ReadRows) -> None:
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
-    """Return an incremental read's options for the response, typed and with defaults."""
+    """Return an incremental read's options for the response, parsed and completed with defaults."""
     said: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
     found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}

@@ -171,7 +171,7 @@ def _parse(text: str) -> Any:
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
         raise _refused("a filter predicate cannot contain subqueries, tables or parameters")
-    # the values of these functions would depend on how the rows are split into batches
+    # the results of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)

@@ -209,7 +209,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, newest first. ``None`` or an empty ``status`` disables a filter."""
+        """Return instances, newest first. Filters that are ``None`` or empty do not apply."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "

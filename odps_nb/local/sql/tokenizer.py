@@ -239,7 +239,7 @@ class Cursor:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for unsupported words. The error suggests a similar ``known`` word."""
+        """Return the error for unsupported words, which suggests a similar word from ``known``."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and words[0] not in _keywords():
             return self.error(
@@ -247,7 +247,7 @@ class Cursor:
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
         more = [w for w in words[1:] if w in _keywords() and w not in _STATEMENTS]
-        # at most two words of the statement, from those before the object's name
+        # the kind of statement: at most two of the words before the object's name
         text, kind = " ".join([words[0], *more]), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"
