@@ -31,7 +31,7 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error has a ``hint`` (what to do), which may be ``None``. Other facts are keyword attributes.
+Every error has a ``hint``: what to do, or ``None``. Its other facts are keyword attributes.
 Higher layers add context as notes (``add_note``) and re-raise the same error. Message, facts and
 notes survive pickling, because Spark sends errors between processes.
 """
@@ -157,7 +157,8 @@ class OdpsNbError(Exception):
 
     def _to_do(self) -> list[str]:
         line = f"to do: {visible(self.hint)}" if self.hint else ""
-        return [line] if line and line not in self.message else []  # Spark's messages contain it
+        # messages from Spark already contain the hint
+        return [line] if line and line not in self.message else []
 
     def __repr__(self) -> str:
         facts = ((name, getattr(self, name)) for name in self.fact_names)
@@ -348,7 +349,7 @@ class ArgumentError(OdpsNbError, ValueError):
 
 
 class PositionError(ArgumentError, IndexError):
-    """A sequence, which may be empty, has no item at this position."""
+    """The position is out of range for the sequence, for example because the sequence is empty."""
 
 
 class ConversionError(OdpsNbError):
@@ -395,4 +396,4 @@ def explain(error: BaseException) -> list[str]:
     if where:
         lines.append("where: " + " · ".join(where))
     lines += error._to_do()
-    return [visible(line) for line in lines]  # facts may have been set without escaping
+    return [visible(line) for line in lines]  # facts may contain unescaped text

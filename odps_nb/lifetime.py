@@ -40,11 +40,11 @@ class Ending(Protocol):
     """Interface of objects with running threads, or with work that must end at exit."""
 
     def end(self) -> None:
-        """Start to stop permanently, without joining threads. Idempotent."""
+        """Begin a permanent stop, without joining threads. Idempotent."""
 
 
 class Home:
-    """The process that created an object, recorded to refuse the object's use in a forked child."""
+    """The process that created an object, recorded to reject the object in a forked child."""
 
     __slots__ = ("_pid",)
 
@@ -53,7 +53,7 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether the current process is the one that created this."""
+        """Whether the current process is the one that created the object."""
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:

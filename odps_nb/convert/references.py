@@ -27,9 +27,9 @@ from odps_nb.wire.type_text import format_type
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with text references, fixed-size vectors, and instants in a time zone.
+    """Return the batch with BLOBs as text, VECTORs as fixed-size lists, and instants in a zone.
 
-    Returns the batch itself if it has no BLOB or VECTOR columns and there is no zone.
+    Returns the batch itself if it has no BLOB or VECTOR columns and ``timezone`` is ``None``.
     """
     batch = in_zone(batch, schema, timezone)
     if not any(isinstance(column.type, VectorType) or has_blob(column.type) for column in schema):
@@ -74,7 +74,7 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
 def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     """Convert every BLOB leaf to base64 text; preserve nulls and nesting.
 
-    Nested leaves may hold raw references: if any value is not base64 text, all are encoded.
+    A nested leaf may hold raw references. If any value is not base64 text, all are encoded.
     """
     nested = target.code is not TypeCode.BLOB
     if nested:  # ignore values outside the slice when detecting the leaves' encoding
@@ -90,7 +90,7 @@ def _leaf_as_text(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
 
 def _text(array: pa.Array, *, nested: bool) -> pa.Array:
     try:
-        text = array.cast(pa.string())  # zero-copy: reinterprets the bytes as text
+        text = array.cast(pa.string())  # the cast does not copy the bytes
     except pa.ArrowInvalid:
         return _encoded(array)
     if nested and not all(map(_is_base64, text.drop_null().to_pylist())):

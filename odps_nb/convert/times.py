@@ -31,9 +31,9 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
 
 
 def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataType:
-    """Return the Arrow type with its instants, even nested ones, in a time zone.
+    """Add a time zone to the instants in an Arrow type, including nested ones.
 
-    Returns TIMESTAMP_NTZ, and types without timestamps, unchanged.
+    TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
     """
 
     def zoned(leaf: pa.DataType, odps: OdpsType | None) -> pa.DataType:

@@ -11,7 +11,7 @@ from odps_nb.errors import ConversionError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-_SIGNATURE = 28  # size in bytes: a nonce and an authentication tag
+_SIGNATURE = 28  # bytes of its nonce and authentication tag
 
 
 def check_encryption(data: bytes, metadata: FileMetaData) -> None:

@@ -44,7 +44,7 @@ def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
 
 
 def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
-    """Return ``value in (among)``, as one lookup if all are constants of the value's kind."""
+    """Return ``value in (among)``, as one lookup if all items are constants of the value's kind."""
     with_null = any(one.kind is ValueKind.NULL for one in among)
     parts = [compare("=", value, one, zone) for one in among if one.kind is not ValueKind.NULL]
     same = [
@@ -100,10 +100,10 @@ _HINTS = {
     ValueKind.DURATION: "compare it with interval '1 02:03:04' day to second",
     ValueKind.BYTES: "bind bytes with params=, or write unhex('0aff')",
 }
-# Kinds of a value and a constant that are compared without conversion
+# Pairs of kinds, of a value and a constant, that are compared without conversion
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
-    (ValueKind.TEXT, ValueKind.BYTES),  # compared by UTF-8 bytes
+    (ValueKind.TEXT, ValueKind.BYTES),  # the text is compared as UTF-8 bytes
     *((one, one) for one in (ValueKind.BOOLEAN, ValueKind.INTEGER)),
     *((one, one) for one in (ValueKind.DURATION, ValueKind.BYTES)),
 }
@@ -142,7 +142,7 @@ def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
     if left.kind is ValueKind.INSTANT:
         return Constant(ValueKind.INSTANT, instant_of(clock, zone))
     days, rest = divmod(clock, _DAY)
-    if left.kind is ValueKind.DATE and not rest:  # a DATE is compared as midnight
+    if left.kind is ValueKind.DATE and not rest:  # a DATE counts as its midnight
         return Constant(ValueKind.DATE, _EPOCH + datetime.timedelta(days=days))
     return Constant(ValueKind.CLOCK, clock)
 

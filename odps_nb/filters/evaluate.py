@@ -1,8 +1,8 @@
 """Evaluates a condition on Arrow batches, column by column, with SQL's three-valued logic.
 
 A text column with invalid UTF-8 arrives as bytes. Comparisons use the bytes; ``like``, functions
-and casts replace each invalid sequence with U+FFFD. As MaxCompute documents, a value that cannot be
-converted raises, such as text that is not a number.
+and casts replace each invalid sequence with U+FFFD. A value that cannot be converted, such as
+text that is not a number, raises an error, as documented by MaxCompute.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
 
 def _without_padding(values: Values) -> Values:
     if pt.is_string(values.type) or pt.is_large_string(values.type):
-        return pc.ascii_rtrim(values, " ")  # trims bytes: null slots may contain invalid UTF-8
+        return pc.ascii_rtrim(values, " ")  # works on bytes: null slots may hold invalid UTF-8
     return pc.replace_substring_regex(values, pattern=" +$", replacement="")
 
 
@@ -142,7 +142,7 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
-    """Return the constant in the column's smallest unit; ``None`` if there is no unit."""
+    """Return the constant in the column's smallest unit; ``None`` if the column has no unit."""
     if constant.kind in (ValueKind.INSTANT, ValueKind.CLOCK, ValueKind.DURATION):
         is_date = pt.is_date(values.type)
         unit = _DAY if is_date else _NANOSECONDS[values.type.unit]
@@ -172,7 +172,7 @@ def _beyond(sign: str, values: Values, steps: int) -> Values:
 
 
 def _all(values: Values, *, held: bool) -> Values:
-    """Return the same result for all non-null values."""
+    """Return ``held`` for each non-null value, and null for the others."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
 
 

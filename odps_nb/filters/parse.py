@@ -57,7 +57,8 @@ def column_value(column: Column) -> ColumnValue:
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
     """Parse a condition on a table's columns; quoted times are in ``timezone``.
 
-    Raises `ArgumentError` if the text cannot be parsed, or evaluated as MaxCompute documents.
+    Raises `ArgumentError` if the text cannot be parsed, or if MaxCompute does not document its
+    meaning.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"the condition is longer than {MAX_LENGTH:,} characters")
@@ -214,7 +215,7 @@ class _Reader:
             raise refuse(f"{_text(tree)}: like requires a STRING column and a pattern in quotes")
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
-        regex_of(str(pattern.value))  # raises for an invalid pattern even before rows arrive
+        regex_of(str(pattern.value))  # an invalid pattern raises before rows arrive
         found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 

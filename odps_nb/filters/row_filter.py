@@ -46,7 +46,7 @@ MOST_SCALE = 18
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
-_DAY = 26 * 3600 * 10**9  # exceeds the difference between any two time zones
+_DAY = 26 * 3600 * 10**9  # more than the difference between any two time zones
 _PROVED = 10**15  # integers up to this one compare equal as BIGINT, DOUBLE and DECIMAL
 _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
@@ -56,8 +56,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 class RowFilter:
     """A condition on rows; a frozen, picklable value (unpickling does not need sqlglot).
 
-    ``columns`` are the columns that it uses, in the table's spelling and order. ``predicate`` is
-    the part that is pushed down to the service. It is empty if nothing can be pushed down.
+    ``columns`` are the columns in the condition, in the table's spelling and order. ``predicate``
+    is the part that is pushed down to the service, and is empty if nothing can be pushed down.
     """
 
     text: str
@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition on a table's columns; ``unit``: that of the TIMESTAMPs that arrive."""
+        """Parse a condition on a table's columns; ``unit`` is that of arriving TIMESTAMPs."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -121,7 +121,7 @@ class RowFilter:
 
 
 def _needs_nanoseconds(node: Node) -> bool:
-    """Whether a column that may be truncated to microseconds is compared with a finer time."""
+    """Return whether a column with possibly truncated times is compared with nanoseconds."""
     values: tuple[PyValue, ...] = ()
     if isinstance(node, Compare) and isinstance(node.right, Constant):
         column, values = node.left, (node.right.value,)
@@ -139,7 +139,7 @@ def _needs_nanoseconds(node: Node) -> bool:
 def predicate_of(condition: Node, schema: TableSchema) -> str:
     """Return the text of ``FilterPredicate``; empty if nothing can be pushed down.
 
-    It is empty for a table with any DECIMAL column whose scale exceeds `MOST_SCALE`.
+    The text is empty for a table with any DECIMAL column whose scale exceeds `MOST_SCALE`.
     Parts that would exceed `MAX_LENGTH`, such as lists of many values, are omitted.
     """
     if any(

@@ -85,7 +85,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a value equals one of several constants of its kind, which may include null."""
+    """Whether a value equals one of several constants of its kind; null may be among them."""
 
     value: Node
     among: tuple[PyValue, ...]

@@ -21,7 +21,7 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # maximum per response: servers may send a few "100 Continue" first
+_MAX_HEADS = 10  # heads per response, including those of "100 Continue" responses
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
@@ -55,7 +55,7 @@ class BodyResponse(HTTPResponse):
     """An `http.client` response whose body is read only with `fill` and `some`."""
 
     length: int | None
-    fp: Any = None  # `close` may be called before http.client sets it
+    fp: Any = None  # a default, since `close` may run before http.client sets it
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
 
@@ -68,7 +68,7 @@ class BodyResponse(HTTPResponse):
     def begin(self) -> None:
         """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # has all file methods that begin() calls
+        head: Any = _Head(file)  # implements all file methods that begin() calls
         try:
             self.fp = head
             super().begin()

@@ -1,6 +1,6 @@
 """urllib3 connections that can be aborted, and that notice a response while still sending.
 
-An `Abort` reaches the socket from the first SYN on. If a response arrives before the request is
+An `Abort` also stops a connection attempt. If a response arrives before the request is
 complete, the connection stops sending. `Exchange` records whether anything was sent (for retries).
 """
 
@@ -67,7 +67,8 @@ class Exchange:
     def drop(self) -> None:
         """Close the connection of a response that no caller will receive. Idempotent."""
         self.abort.detach()
-        if self.body is not None and not self.body.isclosed():  # otherwise the pool may reuse it
+        # the connection of a closed body may already be in use again
+        if self.body is not None and not self.body.isclosed():
             self.body.close()
             if self.connection is not None:
                 self.connection.close()
@@ -80,7 +81,7 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
-        self._exchange.body = self  # set first, so that an interrupted caller can close it
+        self._exchange.body = self  # set first, so that an interrupted caller can close the body
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self.end_within(self._exchange.head_timeout)
 
@@ -139,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # they described the exchange with the proxy
+            exchange.sent, exchange.body = False, None  # both still describe the proxy exchange
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
@@ -148,7 +149,7 @@ class _Guarded(HTTPConnection):
         return super().getresponse()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # kept alive, or just after a TLS handshake
+        if self.sock is not None:  # the connection is reused, or its TLS handshake has just ended
             exchange = EXCHANGE.get()
             exchange.abort.attach(self.sock)
             if exchange.receive_buffer is not None:
@@ -198,8 +199,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be only a session ticket. Only a read shows this, so the bytes
-    # read here, which may begin a response, are kept for the reader.
+    # Under TLS, readable bytes may be no more than a session ticket. Only a read shows this. The
+    # bytes read here may begin a response, so they are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -209,7 +210,7 @@ def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Ex
                 exchange.ahead = sock.recv(_RECORD)
                 raise BrokenPipeError("the server answered before the request ended")
             with contextlib.suppress(ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                data = data[sock.send(data[:_RECORD]) :]  # a retry needs the same bytes
+                data = data[sock.send(data[:_RECORD]) :]  # TLS must retry with the same bytes
     finally:
         sock.settimeout(timeout)
 
@@ -273,7 +274,7 @@ class Adapter(HTTPAdapter):
     def close_idle(self) -> None:
         """Close idle connections; later requests open new ones."""
         for pool in self._pools():
-            if isinstance(pool.pool, _Idle):  # the pools for a SOCKS proxy are urllib3's own
+            if isinstance(pool.pool, _Idle):  # pools for a SOCKS proxy use urllib3's classes
                 pool.pool.close_all()
 
     def _pools(self) -> Iterator[HTTPConnectionPool]:

@@ -55,11 +55,11 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     if abort.stopped:
         forget_locals(error)
         return CancelledError("the request was stopped")
-    forget_locals(error)  # frames hold headers and proxies, which contain keys
+    forget_locals(error)  # its frames hold headers and proxies, which contain keys
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):
-            one.request = None  # its headers hold tokens, and causes are pickled
+            one.request = None  # the request's headers hold tokens, and causes are pickled
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(

@@ -38,14 +38,14 @@ class RetryPolicy:
     max_attempts
         Maximum number of attempts of one call, including the first.
     connect_attempts
-        Maximum attempts if the connection is refused: fewer, as the endpoint is probably wrong.
+        Maximum attempts if the connection is refused. Lower, since the endpoint is probably wrong.
     deadline
         Maximum time between the first attempt (or the last progress) and the start of another.
-        It is the only limit for a read that is throttled (429) after it has received rows.
+        For a read that is throttled (429) after it has received rows, this is the only limit.
     base, cap
-        Waits double from ``base`` up to ``cap``. A longer wait requested by the server applies.
+        Waits double from ``base`` up to ``cap``, unless the server requests a longer wait.
     spread
-        Maximum share by which a wait is randomly shortened, so that clients do not retry at once.
+        Maximum fraction by which waits are randomly shortened, so clients do not retry in step.
     """
 
     max_attempts: int = 7
@@ -87,7 +87,7 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # after 60, any base exceeds any cap, and a much larger power would overflow
+_MOST_DOUBLINGS = 60  # any base then exceeds any cap; a much larger power would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
@@ -117,7 +117,7 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
 def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds until the date in ``Retry-After``; ``None`` if it has no date.
 
-    `wire` parses the form in seconds, which needs no clock. The current time is the response's
+    `wire` parses the other form, a number of seconds. The current time is the response's
     ``Date``, or ``now`` (seconds since the epoch) if the response has none.
 
     Examples

@@ -29,7 +29,7 @@ class ProxyEnvironment:
     def __init__(self) -> None:
         self._session = requests.Session()
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str], Hidden] = {}  # may contain a proxy's password
+        self._found: dict[tuple[str, str], Hidden] = {}  # the values may contain a proxy's password
 
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` in the form that requests' adapter expects.

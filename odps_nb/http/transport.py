@@ -1,8 +1,8 @@
 """Sends one request and returns its response, without signing or retrying.
 
-A body is complete only if HTTP proves it (Content-Length or last chunk). It is never decoded here
-(``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
-translated into this package's errors.
+A body is complete only if HTTP proves it (Content-Length or last chunk). It is not decoded in
+this module (``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets
+are translated into this package's errors.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class HttpRequest:
     """A request to send. Times are in seconds; ``body`` is bytes or an iterator of chunks.
 
     ``read_timeout`` limits each pause while a response is awaited or read, and the time for its
-    head. ``send_timeout`` (default: the same) limits each pause in which the peer accepts no data.
-    ``document_timeout`` limits the time for a body after `HttpResponse.end_in_time`. ``abort`` lets
-    another thread stop the exchange. ``receive_buffer``: bytes that the kernel receives ahead.
+    head. ``send_timeout`` (default: ``read_timeout``) limits each pause in which the peer accepts
+    no data. ``document_timeout`` limits the time for a body after `HttpResponse.end_in_time`.
+    ``abort`` lets another thread stop the exchange. ``receive_buffer`` limits the bytes that the
+    kernel receives ahead.
     """
 
     method: str
@@ -138,7 +139,7 @@ class HttpResponse:
         """Release the connection, or close it if the body was not read to its end. Idempotent."""
         self.closed = True
         if not self._home.is_here:
-            return  # the parent process reads it; a forked child only drops its copy
+            return  # the parent uses the connection; a forked child only drops its copy
         self._request.abort.detach()
         if not self._body.isclosed():
             self._raw.close()
@@ -179,15 +180,15 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # a KeyboardInterrupt, for example: the caller will not continue
+            self.close()  # after a KeyboardInterrupt, for example, the caller will not continue
             raise
 
     def _fail(self, error: Exception) -> Exception:
         ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
         if isinstance(ours, TransportError):
             ours.request_id = self.request_id
-        # The traceback references the reader, and an Arrow reader references this response, in a
-        # cycle that the garbage collector cannot see. So keep a copy without the traceback.
+        # The traceback references the reader, and an Arrow reader references this response. The
+        # garbage collector cannot see this cycle, so keep a copy without the traceback.
         self._broken = copy.copy(ours)
         self.close()
         return ours
@@ -216,7 +217,7 @@ class RequestsTransport:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Use new connections in a forked child: the old ones carry the parent's responses."""
+        """Use new connections in a forked child, because the parent still uses the old ones."""
         self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
         self._environment = ProxyEnvironment()
 
@@ -270,14 +271,14 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections. Open responses close theirs when they end. Idempotent."""
+        """Close idle connections. Open responses close their own when they end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()
 
 
 def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
-    # Record an OSError of the caller's file; otherwise it would look like a connection error.
+    # Record the error: an OSError from the caller's file would look like a connection error.
     try:
         for piece in body:
             if piece:
@@ -292,8 +293,8 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
-    # If the tunnel moves a request, it names the new server in its own header; the client repeats
-    # the request at the same address. A redirect has only a Location.
+    # If the tunnel moves a request, it names the new server in a special header, and the client
+    # repeats the request at the same address. A redirect has only a Location.
     moves = "odps-tunnel-routed-server" in response.headers or "location" not in response.headers
     if response.status == 308 and moves:
         raise ThrottledError(

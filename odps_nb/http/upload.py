@@ -94,9 +94,10 @@ def refuse_early(response: HttpResponse) -> Exception:
 class Upload:
     """A request whose body is being written; `finish` returns its response.
 
-    Leaving a ``with`` block without `finish` aborts, and the server sees a truncated body. Use it
-    from one thread; only `abort` and `end` are thread-safe. `write` blocks while ``pending``
-    bytes wait to be sent. ``reject`` converts an early response into the error that `write` raises.
+    Leaving a ``with`` block without `finish` aborts the request, and the server sees a truncated
+    body. Use it from one thread; only `abort` and `end` are thread-safe. `write` blocks while
+    ``pending`` bytes wait to be sent. ``reject`` converts an early response into the error that
+    `write` raises.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # Ctrl-C may arrive during the start. The thread must then not wait for a body.
+            # If Ctrl-C arrives during the start, the thread must not wait for a body.
             self._pipe.desert()
             self._request.abort.stop()
             raise
@@ -136,7 +137,7 @@ class Upload:
         self._raise_if_over()
         if type(data) is bytes and _PIECE // 2 <= len(data) <= _PIECE:
             self._flush()
-            self._put(data)  # without a copy, which would slow down a large file
+            self._put(data)  # not copied, because copies would slow down large files
             return len(data)
         view = memoryview(data).cast("B")
         at = 0

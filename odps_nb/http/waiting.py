@@ -1,7 +1,7 @@
 """Waits for sockets in short slices, so that Ctrl-C and `Abort` always take effect.
 
-A signal that arrives just before a thread sleeps in the kernel does not wake the thread; on some
-systems no signal does. This module also aborts exchanges and limits the kernel's receive buffer.
+A signal that arrives just before a thread sleeps in the kernel does not wake the thread. On some
+systems, no signal does. This module also aborts exchanges and limits the kernel's receive buffer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odps_nb.lifetime import renew_after_fork
 SLICE = 0.1
 """Maximum seconds to sleep at a time."""
 
-_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; unnamed in Python
+_SO_BUF_LOCK = 72 if sys.platform == "linux" else None  # since Linux 5.15; absent from `socket`
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
 
@@ -63,7 +63,7 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 
 
 class SlicedReader(io.RawIOBase):
-    """A raw reader for a socket, which waits up to the socket's time-out, in slices.
+    """A raw socket reader that waits in slices, up to the socket's time-out.
 
     ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
     the socket, closed with this reader. It keeps the descriptor open if http.client releases the
@@ -71,7 +71,7 @@ class SlicedReader(io.RawIOBase):
     """
 
     deadline: float | None = None
-    _hold: IO[bytes] | None = None  # set here for `close` after an interrupted `__init__`
+    _hold: IO[bytes] | None = None  # a default for `close` after an interrupted `__init__`
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"", *, hold: IO[bytes]) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def unbound_receiving(sock: socket.socket) -> None:
 
     With the limit, a connection with 40 ms latency receives only a few megabytes a second.
     """
-    with contextlib.suppress(OSError):  # an older Linux kernel, or a closed connection
+    with contextlib.suppress(OSError):  # fails on an older Linux kernel or a closed connection
         if _SO_BUF_LOCK is not None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
@@ -184,7 +184,7 @@ class Abort:
             old.close()
 
     def detach(self) -> None:
-        """Release the socket, which returns to a pool or is closed. Idempotent."""
+        """Release the socket, which the caller then closes or returns to a pool. Idempotent."""
         with self._lock:
             twin, self._twin = self._twin, None
         if twin is not None:

@@ -1,8 +1,8 @@
 """A sandboxed DuckDB without access to files, the network or Python variables.
 
-The service evaluates filter predicates in one in-memory database. Each worker process for SQL has
-its own. Each query runs on a separate connection, which sees only the tables registered with it.
-Queries cannot lift the restrictions (``lock_configuration``).
+The service evaluates filter predicates in one in-memory database. Each worker process for SQL has a
+separate database. Each query runs on a new connection, which sees only the tables registered with
+that connection. Queries cannot lift the restrictions (``lock_configuration``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Renders sqlglot trees as DuckDB SQL, with MaxCompute's comparisons of bytes and CHAR."""
+"""Renders sqlglot trees as DuckDB SQL, comparing bytes and CHAR values as MaxCompute does."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def parse_failed(
 def lacks(
     what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """Return the error for unsupported SQL; ``is_sure``: MaxCompute is known to support it."""
+    """Return the error for unsupported SQL; ``is_sure`` if MaxCompute is known to support it."""
     message = f"the embedded service does not support {what}; MaxCompute "
     advice = advice or "rewrite the statement without it, or run it in MaxCompute"
     return parse_failed(message + ("does" if is_sure else "may"), at=at, advice=advice)
@@ -148,7 +148,7 @@ def internal(message: str) -> ServerFaultError:
 
 
 def of_disk(error: BaseException | None) -> ServerFaultError | None:
-    """Return the error for a full or failed disk that an error, its cause or context reports."""
+    """Return the error for a full or failed disk if ``error``, its cause or context reports one."""
     while error is not None:
         if isinstance(error, (OSError, sqlite3.OperationalError)):
             number, text = getattr(error, "errno", None), str(error)

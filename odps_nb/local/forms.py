@@ -1,4 +1,4 @@
-"""Alternative response forms, for cases in which the real service's response is uncertain.
+"""Alternative response forms, for cases where the real service's response is uncertain.
 
 Each field of :class:`Forms` is one such case. Its default is the most likely form. The others can
 be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of them.

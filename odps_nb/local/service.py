@@ -39,7 +39,7 @@ class Settings:
     """Settings of a service.
 
     ``reads`` sets the granularity of splits and filters; the defaults match the real service.
-    ``forms`` selects response forms in cases in which the real service's response is uncertain.
+    ``forms`` selects response forms where the real service's response is uncertain.
     """
 
     project: str = DEFAULT_PROJECT

@@ -132,7 +132,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write the changed rows of each partition to a file, and yield their counts and the file."""
+    """Write each partition's changed rows to a file; yield their counts and the file."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)

@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # imports sqlglot, which only filters need
+if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000
@@ -87,7 +87,7 @@ class ReadRules:
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
     row ranges count stored rows. With ``kept_ranges``, they count the rows that the filter keeps.
-    Which of these the real service counts has not been tested.
+    It is not known which of these the real service counts.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -95,7 +95,7 @@ class ReadRules:
     kept_ranges: bool = False
 
     def block_rows(self, table: StoredTable) -> int:
-        """Return the rows per block of this table; filters keep or skip whole blocks."""
+        """Return the number of rows per block of a table; filters keep or skip whole blocks."""
         if table.is_clustered:
             return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
         return self.filter_block_rows
@@ -140,7 +140,7 @@ def check_batch(request: ReadRows) -> None:
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
-    """Return an incremental read's options for the response, typed and with defaults."""
+    """Return an incremental read's options for the response, parsed and completed with defaults."""
     said: Mapping[str, object] = request.incremental_options or {}
     aliases = {"StartVersion": "From", "EndVersion": "To"}
     found = dict(NOT_INCREMENTAL) | {"EnableIncrementalRead": request.incremental_read}
@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the start of the file with kept row ``offset``, and how many kept rows precede it."""
+    """Return where the file with kept row ``offset`` starts, and the number of kept rows before."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

@@ -123,7 +123,7 @@ class Evaluator:
     def values(
         self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
     ) -> pa.ChunkedArray:
-        """Return the values of the expression, which replaces ``{}`` in the SQL ``form``."""
+        """Evaluate the SQL ``form``, in which the predicate replaces ``{}``; return the values."""
         import duckdb
 
         # the unnamed column provides the row count if the predicate names no column
@@ -150,7 +150,7 @@ def _refused(message: str, before: str = "") -> InvalidRequestError:
 
 
 def _before(error: Any) -> str:
-    """Return blank text that ends at the position of the parser's error."""
+    """Return newlines and blanks that end at the position of the parser's error."""
     for fault in getattr(error, "errors", ()):
         before: int = fault["col"] - len(fault["highlight"] or "")
         return "\n" * (int(fault["line"]) - 1) + " " * max(0, before)
@@ -171,7 +171,7 @@ def _parse(text: str) -> Any:
     fenced = (exp.Query, exp.Subquery, exp.Table, exp.Command, exp.Placeholder, exp.Parameter)
     if found.find(*fenced) is not None:
         raise _refused("a filter predicate cannot contain subqueries, tables or parameters")
-    # the values of these functions would depend on how the rows are split into batches
+    # the results of these functions would depend on how the rows are split into batches
     beyond = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode)
     if found.find(*beyond) is not None or any(
         call.name.casefold() in _NOT_OF_A_ROW for call in found.find_all(exp.Anonymous)

@@ -80,7 +80,7 @@ def _has_far_time(array: pa.Array) -> bool:
 
 
 class _Pieces:
-    """The file that Arrow writes to. It collects bytes and buffers without copying them."""
+    """A file object for Arrow to write to, which collects bytes and buffers without copying."""
 
     closed = False
 

@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # imports sqlglot, which only filters need
+if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
@@ -163,7 +163,7 @@ class _Reader:
             arrays, rows = _arrays(batch, needed, file), batch.num_rows
             if evaluator is not None:
                 mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-                if mask.true_count < rows:  # before times are converted, because that may raise
+                if mask.true_count < rows:  # filter first, because converting times may raise
                     arrays = {c.name: arrays[c.name].filter(mask) for c in self._wanted}
                     rows = mask.true_count
             if rows and self._wanted:

@@ -171,7 +171,7 @@ class ReadSessions:
     def _taken(
         self, session_id: str, table: StoredTable, request: CreateReadSession
     ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
-        """Pin the files to read. An incremental read of changes writes its files first."""
+        """Pin the files to read. For an incremental read of changes, write the files first."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
@@ -252,7 +252,7 @@ class ReadSessions:
     def _window(
         self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
-        """Return the row range in the snapshot, kept rows to skip, and a limit or ``None``."""
+        """Return the row range in the snapshot, the kept rows to skip, and an optional limit."""
         if isinstance(split, IndexSplit):
             if session.mode is SplitMode.ROW_OFFSET or not 0 <= split.index < len(session.ranges):
                 count = len(session.ranges)

@@ -30,7 +30,7 @@ from odps_nb.wire.calls import WireRequest, find_header
 
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
-_AT_ONCE = 512  # chunks per system call; the limit is 1024
+_AT_ONCE = 512  # chunks per system call; the system's limit is 1024
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 async def drain(request: Request) -> None:
     """Read and discard the rest of a body."""
-    # the client may have disconnected, or the body may have been read
+    # the client may have disconnected, or the body may already have been read
     with suppress(ClientDisconnect, RuntimeError):
         async for _ in request.stream():
             pass
@@ -127,7 +127,7 @@ class StreamedResponse(Response):
         self.background = None
         self.body = b""
         self.init_headers(headers)
-        # Response sets the length of an empty body, but this body is chunked
+        # Starlette's Response sets the length of an empty body, but this body is chunked
         self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -232,7 +232,7 @@ def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compre
 
 
 def blob_coding(client: Client, asked: Compression) -> Compression:
-    """Return the coding of a blob download; none for pyodps, which decodes unreliably."""
+    """Return the coding of a blob download; none for pyodps, whose decoding is unreliable."""
     if client is Client.JAVA:
         return Compression.LZ4
     return asked if client is Client.OTHER else Compression.NONE

@@ -1,7 +1,7 @@
 """Writes a long response body to its socket from a worker thread, in chunks (RFC 9112, 7.1).
 
 Through uvicorn, each megabyte costs two thread switches and up to three copies. Here, a worker
-thread sends it with one system call. h11 sends the response head and the last chunk.
+thread sends a megabyte with one system call. h11 sends the response head and the last chunk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TURN_BYTES = 8 << 20
 """The number of bytes after which a worker thread yields to other responses."""
 PATIENCE = 0.005
 """The time in seconds that a worker waits for a client whose receive buffer is full."""
-_MOST_PIECES = 1000  # per system call; the limit is 1024
+_MOST_PIECES = 1000  # pieces per system call; the system's limit is 1024
 
 
 class TurnEnd(enum.Enum):
@@ -51,7 +51,7 @@ def direct_transport(scope: Scope) -> Any | None:
 
 
 class Some(NamedTuple):
-    """Chunks of a response, and whether they are the last ones."""
+    """Some chunks of a response, and whether the last chunk is among them."""
 
     chunks: list[Bytes]
     is_end: bool

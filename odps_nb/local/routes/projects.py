@@ -100,7 +100,7 @@ class ProjectRoutes:
 
     def _add_schema(self, asked: Asked) -> Response:
         name = child_text(parse_xml(asked.wire.body or b"", "schema"), "Name")
-        valid = TableName(project=name, table=name).project  # raises 400 for an invalid name
+        valid = TableName(project=name, table=name).project  # an invalid name raises 400
         self._service.catalog.add_schema(asked.path["project"], valid)
         return Response(status_code=201)
 

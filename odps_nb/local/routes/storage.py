@@ -82,7 +82,7 @@ class StorageActions:
         yield To(calls.WriteRows, Right.WRITE, self._write_rows)
         yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
         yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
-        yield To(calls.ReadBlobs, None, self._read_blobs)  # checks the blobs' projects
+        yield To(calls.ReadBlobs, None, self._read_blobs)  # the action checks the blobs' projects
         yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
         yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
         yield To(calls.ReadInstance, Right.QUERY, self._read_instance)

@@ -114,7 +114,8 @@ class Surface:
             if upload:
                 try:
                     asked.upload.unlink(missing_ok=True)
-                except OSError as error:  # must not change the response; the next start deletes it
+                except OSError as error:
+                    # the response must not change, and the next start deletes the file
                     log.warning("%s could not be deleted: %s", asked.upload, error)
         if first is not None:
             return edge.StreamedResponse(

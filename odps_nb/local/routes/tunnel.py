@@ -54,7 +54,7 @@ _INSTANCES = ("/projects/{project}/instances/{instance}",)
 
 
 def tunnel_routes(service: Service) -> Iterator[Route]:
-    """Yield the routes of the tunnel. They begin with ``/projects``, without ``/api``."""
+    """Yield the routes of the tunnel, whose paths begin with ``/projects``, without ``/api``."""
     return Surface(service, xml=False).routes(Tunnel(service).rows())
 
 

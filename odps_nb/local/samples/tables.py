@@ -36,7 +36,7 @@ KEPT_SECONDS = 24 * 3600.0
 
 
 def install_samples(folder: DataFolder) -> bool:
-    """Copy the samples into a locked folder without a catalog; return whether they were copied."""
+    """Copy the samples into a locked folder if it is new; return whether they were copied."""
     if folder.has_catalog:
         return False
     template = _template()
@@ -132,7 +132,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # not needed for cached samples
+    from odps_nb.local.samples.every_sample import SAMPLES  # cached samples do not need it
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
@@ -162,5 +162,5 @@ def _link(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except OSError:  # another file system, or no permission to link
+    except OSError:  # the cache is on another file system, or links are not permitted
         shutil.copyfile(source, target)

@@ -59,7 +59,8 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        if self.temporary_root is not None:  # exists only if the service was killed
+        # this folder still exists only if the service was killed
+        if self.temporary_root is not None:
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 
     @property
@@ -102,7 +103,7 @@ def start(
     Parameters
     ----------
     root
-        Folder to serve, created if missing. ``None``: a temporary folder, deleted at the end.
+        Folder to serve, created if missing. ``None``: a temporary folder, deleted after the stop.
     samples
         Whether to create the sample tables in a new folder.
     options

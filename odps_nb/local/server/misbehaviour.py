@@ -169,7 +169,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Stall for ``seconds``, or until the client disconnects, because a stall uses memory."""
+        """Stall for ``seconds``; to free memory, stop earlier if the client disconnects."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds

@@ -222,7 +222,7 @@ def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[
             name: f"CASE {earlier}{condition} ({value}) END"
             for name, value in _set_values(table, one.values).items()
         }
-        number = "NULL"  # a null omits the deleted row
+        number = "NULL"  # a null choice number omits the row, which deletes it
         if one.values or table.key_columns:
             operation = UPSERT if one.values else DELETE
             number = str(query.add(_with_operation(table, (old | new).values(), operation)))

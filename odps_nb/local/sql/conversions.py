@@ -4,9 +4,9 @@ Number literals with a decimal point are DOUBLE, a cast to an integer truncates,
 quotients of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL
 data type* and *AVG*. `session_times` converts times, except inserted ones.
 
-Inserted constants are read as the type of their column. Other inserted times are converted. For a
-TIMESTAMP_NTZ, DATE or text column, an instant becomes a time on the session's clock. For a DATETIME
-or TIMESTAMP column, a clock time becomes the instant at which the session's clock shows it.
+Inserted constants are parsed as the type of their column. Other inserted times are converted in
+the session's time zone. For a TIMESTAMP_NTZ, DATE or text column, an instant becomes a local time.
+For a DATETIME or TIMESTAMP column, a local time becomes an instant.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _compute(node: Any, types: Types) -> None:
 
 
 def _compare(node: Any, types: Types) -> None:
-    """Cast text that is compared with numbers to DOUBLE, or to DECIMAL if one of them is."""
+    """Cast text compared with numbers to DOUBLE, or to DECIMAL if one of the numbers is DECIMAL."""
     for values in (*operands(node), *looked_up(node)):
         met = {types.name(one): one for one in reversed(values)}
         if "DECIMAL" in met:
@@ -163,7 +163,7 @@ def _number(node: Any, types: Types, *, exact_values: bool) -> None:
     if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
         return
     if isinstance(around, exp.AggFunc) and value.arg_key != "this":
-        return  # a fraction, such as in PERCENTILE
+        return  # the argument is a fraction, as in PERCENTILE
     beside = [
         types.name(one)
         for group in operands(value.parent, computed=True)

@@ -41,7 +41,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement. With ``far``, text is read as TIMESTAMP in microseconds."""
+    """The context of a statement. With ``far``, text is parsed as TIMESTAMP in microseconds."""
 
     project: str
     schema: str | None = None
@@ -85,7 +85,7 @@ class Place:
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return the table (or, with ``view``, the view) to change; raise 400 for the other kind."""
+    """Return the table (with ``view``, the view) to change; raise 400 for the wrong kind."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"

@@ -68,7 +68,7 @@ def duck_type(odps: OdpsType) -> str:
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
     """Return the MaxCompute type of a result column, from DuckDB's spelling and Arrow's type."""
     if spelled in ("HUGEINT", "UHUGEINT"):
-        return PrimitiveType(TypeCode.BIGINT)  # DuckDB's type for sums of integers
+        return PrimitiveType(TypeCode.BIGINT)  # DuckDB returns HUGEINT for sums of integers
     return _from_arrow(arrow)
 
 
@@ -146,7 +146,8 @@ class StoredRows:
 
     def open(self) -> Any:
         """Return a dataset (or an empty table) for DuckDB, without `unread` columns."""
-        import pyarrow.dataset as ds  # imported here: it imports pandas, which the service avoids
+        # imported here because it imports pandas, which the service avoids
+        import pyarrow.dataset as ds
         from pyarrow import fs
 
         schema = pa.schema([field for field in self.schema if field.name not in self.unread])

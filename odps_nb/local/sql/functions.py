@@ -1,7 +1,7 @@
 """Parses MaxCompute's functions, and rewrites those that differ in DuckDB.
 
-sqlglot supports Hive's functions. Replaces calls to functions that only MaxCompute has (date units,
-``wm_concat``, ``to_char`` …) with calls to the ``mc_…`` macros in `macros`.
+sqlglot supports Hive's functions. Calls to functions that only MaxCompute has (date units,
+``wm_concat``, ``to_char`` …) are replaced with calls to the ``mc_…`` macros in `macros`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def maxcompute_dialect() -> Any:
     plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 2:  # returns a DATETIME; mm is a month, unlike in Hive
+        if len(arguments) == 2:  # this form returns a DATETIME; mm is a month, unlike in Hive
             return call("TO_DATE", *arguments)
         return plain(arguments, dialect)
 
     def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 1:  # returns a DATETIME; in Hive, it returns text
+        if len(arguments) == 1:  # this form returns a DATETIME; in Hive, it returns text
             return call("FROM_UNIXTIME", *arguments)
         return formatted(arguments, dialect)
 
@@ -76,7 +76,7 @@ def translate_functions(query: Any) -> None:
 
 
 def _respell(query: Any) -> None:
-    """Replace calls of functions that the parser knows but that differ in DuckDB."""
+    """Replace calls to functions that the parser knows but that DuckDB defines differently."""
     for node in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
         value = node.this
         for one in value.expressions if isinstance(value, exp.Distinct) else [value]:

@@ -116,14 +116,14 @@ class Instances:
         """Parse a statement and start it. Syntax errors are raised immediately.
 
         If this key has already submitted a job with the same ``guid`` to this project, the instance
-        of that job is returned. With ``estimates``, the statement does not run: the message is an
-        estimate of its cost. ``patience`` is the number of seconds to wait for the end.
+        of that job is returned. With ``estimates``, the statement does not run, and the message is
+        an estimate of its cost. ``patience`` is the number of seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
-            statement = parse_statement(query)  # not locked, because this may take seconds
+            statement = parse_statement(query)  # outside the lock, because parsing may take seconds
             with self._lock:
-                instance_id = self._known(place, guid)  # another thread may have submitted it
+                instance_id = self._known(place, guid)  # another thread may have submitted the job
                 if instance_id is None:
                     instance_id = self._insert(place, query, task, guid, source)
                     stopper = Stopper()
@@ -209,7 +209,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, newest first. ``None`` or an empty ``status`` disables a filter."""
+        """Return instances, newest first. Filters that are ``None`` or empty do not apply."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
@@ -249,7 +249,7 @@ class Instances:
         return download_id
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
-        """Return the instance of a download id. For a limited download, its result is limited."""
+        """Return the instance of a download id; limit its result if the download is limited."""
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)

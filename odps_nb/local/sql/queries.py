@@ -72,7 +72,7 @@ class QueryRunner:
     def run(
         self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
     ) -> Iterator[QueryRun]:
-        """Open a run of queries over ``tables``; ``explain`` converts DuckDB's error messages."""
+        """Open a query run over ``tables``; ``explain`` converts DuckDB's error messages."""
         process = self._take()
         found, kept = QueryRun(process, self._limits, explain), False
         try:

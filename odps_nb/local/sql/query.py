@@ -78,7 +78,7 @@ def translate(
     With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds exclude years such
     as 9999. ``inside`` lists ids of views that the query defines and must not read. ``into`` lists
     the types of the columns to insert into. Numbers in VALUES for these columns remain as written.
-    With ``exact``, so do constants in a SELECT for a DECIMAL column.
+    With ``exact``, constants in a SELECT for a DECIMAL column also remain as written.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
@@ -220,7 +220,7 @@ class _Replacing:
     def run(
         self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
     ) -> tuple[StoredTable, ...]:
-        """Replace the names in a query that is ``inside`` views; return its tables."""
+        """Replace the names in a query; return its tables. ``inside`` lists the enclosing views."""
         self._replace_latest(query, view)
         named = []
         for node, name in tables_of(query):

@@ -76,7 +76,7 @@ def refusal(said: str, names: QueryNames) -> Exception:
     plain = _plain(rest)
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
-    if kind == "Out of Memory Error":  # DuckDB's message suggests settings of DuckDB
+    if kind == "Out of Memory Error":  # DuckDB's own message suggests DuckDB settings
         return faults.invalid("ODPS-0121095: the query exceeded its memory limit")
     what, advice = _KINDS.get(kind, ("the query failed", "rewrite the query"))
     return _failure(f"{what}: {plain}", advice)

@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # imports sqlglot, which only queries need
+if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38

@@ -49,7 +49,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # imports sqlglot, which only queries need
+if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -215,7 +215,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        # such statements depend on the old rows
+        # statements that change rows depend on the old rows
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
@@ -246,7 +246,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # before the rows are written
+                self._catalog.require_free(name)  # checked before the rows are written
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
@@ -406,8 +406,8 @@ def _chosen_rows(
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
     """Return the cast to a column's type. Times keep their unit, which may have a wider range.
 
-    Text, dates and clock times are converted to instants by the session's clock, and fractions are
-    truncated. ``kind`` is the type of the value, or ``""`` if unknown.
+    Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
+    fractions are truncated. ``kind`` is the type of the value, or ``""`` if unknown.
     """
     code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)

@@ -1,11 +1,12 @@
-"""Makes conversions that use the session's clock explicit in a query.
+"""Makes conversions that use the session's time zone explicit in a query.
 
-DuckDB stores instants as UTC clock times. Three rules apply, depending on the types of operands:
+DuckDB stores instants as local times in UTC. Three rules apply, depending on the operands' types:
 
-- Text, dates and clock times are converted to instants if a comparison, list or set operation
-  combines them with a DATETIME or TIMESTAMP.
+- Text, DATE and TIMESTAMP_NTZ values are converted to instants if a comparison, list or set
+  operation combines them with a DATETIME or TIMESTAMP.
 - The result of CASE, IF or COALESCE is text if some of the values are text and others are times.
-- Functions, ``||`` and LIKE receive times on the session's clock, unless they only pass them on.
+- Functions, ``||`` and LIKE receive times in the session's time zone, unless they pass the times
+  on unchanged.
 
 Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST*.
 """
@@ -27,7 +28,7 @@ _CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _READ = (*_TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
-# Functions whose first argument may be an instant and whose result is then an instant.
+# Functions that return an instant if their first argument is an instant.
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
@@ -70,7 +71,7 @@ def unite(query: Any, types: Types) -> bool:
 
 
 def place_times(query: Any, types: Types, clock: SessionClock) -> None:
-    """Add explicit conversions between text, clock times and instants, in place."""
+    """Add explicit conversions between text, local times and instants, in place."""
     nodes = list(query.walk(bfs=False))
     placing = _Placing(types, clock)
     for node in nodes:
@@ -103,7 +104,7 @@ class _Placing:
                 self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
-        """Convert instants to clock times of the session for nodes that use a clock time."""
+        """Convert instants to local times of the session for nodes that use a local time."""
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
@@ -152,7 +153,7 @@ class _Placing:
             self._show(value)
 
     def _add(self, node: Any) -> None:
-        """Add months and years on the session's clock. Other units are exact durations."""
+        """Add months and years in the session's time zone. Other units are exact durations."""
         if self._clock.is_utc or self._types.name(node.this) not in _INSTANTS:
             return
         interval = node.expression.unnest()
@@ -178,7 +179,7 @@ class _Placing:
         for one in list(node.iter_expressions()):
             inner = one
             while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
-                inner = inner.this  # the parser added it around the argument
+                inner = inner.this  # the parser added this node around the argument
             self._show(inner)
 
     def _show(self, node: Any) -> None:
@@ -189,7 +190,7 @@ class _Placing:
 
 
 def _sees_clock(node: Any) -> bool:
-    """Return whether a node uses the clock time of its operands instead of passing them on."""
+    """Return whether a node uses the local times of its operands instead of passing them on."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper() not in _PASSED
     if isinstance(node, _SEEING):

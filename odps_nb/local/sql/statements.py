@@ -66,7 +66,7 @@ class ChangePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; ``None`` changes nothing."""
+    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; a field that is ``None`` changes nothing."""
 
     name: Name
     new_name: str | None = None

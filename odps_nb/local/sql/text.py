@@ -1,8 +1,8 @@
 """Parses SQL text into a statement: DDL and the heads of INSERTs. Queries remain text.
 
-Names are not resolved here. Other text raises a parse error in the service's form
-(``ODPS-0130161:[line,column] …``). For an unsupported statement or clause, the error says whether
-MaxCompute supports it.
+Names are not resolved here. Text that is not a statement raises a parse error in the service's
+format (``ODPS-0130161:[line,column] …``). For an unsupported statement or clause, the error says
+whether MaxCompute supports it.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _generated(cursor: Cursor) -> Column:
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
-    """Parse the text after ``[RANGE] CLUSTERED BY``. It does not affect how rows are stored."""
+    """Parse the text after ``[RANGE] CLUSTERED BY``, which does not affect how rows are stored."""
     yield CLUSTERED_BY, cursor.parenthesised()
     if cursor.accept("sorted", "by"):
         cursor.parenthesised()

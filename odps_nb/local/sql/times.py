@@ -1,6 +1,6 @@
 """Converts times in SQL between the statement's time zone and UTC, keeping all digits.
 
-DuckDB stores instants as UTC clock times.
+DuckDB stores instants as local times in UTC.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class SessionClock:
-    """Converts between text, instants and a session's clock; with ``fine``, in nanoseconds."""
+    """Converts between text, instants and a session's local time; with ``fine``, in nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Convert text or a clock time to an instant. With ``strict``, invalid text fails."""
+        """Convert text or a local time to an instant. With ``strict``, invalid text fails."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
-            # no other operand determines its type
+            # no other operand determines the constant's type
             if isinstance(node.parent, (exp.Alias, exp.Select)):
                 wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
@@ -67,7 +67,7 @@ class SessionClock:
             wrap(node, lambda one: self._of_clock(one, wanted))
 
     def cast_fine(self, node: Any, given: str, wanted: str) -> None:
-        """Replace a cast between TIMESTAMP and clock time with one that keeps all digits."""
+        """Replace a cast between TIMESTAMP and a local time with one that keeps all digits."""
 
         def made(one: Any) -> Any:
             if given == wanted or self.is_utc:
@@ -77,15 +77,15 @@ class SessionClock:
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
-        """Replace text or a time with its clock time in microseconds."""
+        """Replace text or a time with its local time in microseconds."""
         wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
     def read_fine(self, node: Any) -> None:
-        """Replace a cast of text with its clock time, including nanoseconds."""
+        """Replace a cast of text with its local time, including nanoseconds."""
         wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
-        """Replace an instant with its clock time, or with the text of its clock time."""
+        """Replace an instant with its local time, or with that time as text."""
 
         def made(inner: Any) -> Any:
             shown = self._local(inner) if is_instant and not self.is_utc else inner
@@ -94,20 +94,20 @@ class SessionClock:
         wrap(node, made, typed=False)
 
     def show_each(self, node: Any) -> None:
-        """Replace an array of instants with an array of their clock times."""
+        """Replace an array of instants with an array of their local times."""
         name = exp.to_identifier("instant")
         each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
         wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
 
     def show_seconds(self, node: Any) -> None:
-        """Replace `UnixToStr` with the formatted clock time of the seconds since 1970."""
+        """Replace `UnixToStr` with the formatted local time of its seconds since 1970."""
         if (form := node.args.get("format")) is None:
             return  # DuckDB rejects this call without arguments
         shown = self._local(call("mc_from_unixtime", node.this))
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
     def compute(self, node: Any, source: Any, wanted: str) -> None:
-        """Make a node compute with the clock time of an instant, and convert its result back."""
+        """Make a node compute with the local time of an instant, and convert the result back."""
         kept = source.copy()
         self.show(source)
 
@@ -153,7 +153,7 @@ class SessionClock:
 
 
 def is_read(constant: Any) -> bool:
-    """Return whether a string is infinite, or a time that `constants_in_utc` can read."""
+    """Return whether a string constant is infinity, or a time that `constants_in_utc` can parse."""
     return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
 
 
@@ -177,7 +177,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Rewrite ``column between a and b`` as two comparisons. Their constants may differ in unit."""
+    """Rewrite ``column between a and b`` as two comparisons, whose constants may differ in unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):
@@ -195,7 +195,7 @@ def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
     if node.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
         return
     if met and met <= _CLOCKS:
-        forget(node)  # both are clock times, so the column is not converted either
+        forget(node)  # both sides are local times, so the column is not converted either
     else:
         node.this.set("this", _in_utc(found, zone))
 

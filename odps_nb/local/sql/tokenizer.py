@@ -83,8 +83,8 @@ def statements(source: str) -> list[Cursor]:
 class Cursor:
     """A position in the tokens of one statement, or of a part of it.
 
-    ``source`` is the whole text; the positions in errors refer to it. ``tokens`` defaults to all
-    of its tokens. For a part without tokens, ``end`` is the position at which it ends.
+    ``source`` is the whole text, to which the positions in errors refer. ``tokens`` defaults to all
+    tokens of the text. If the part has no tokens, ``end`` is the position of its end.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -107,7 +107,7 @@ class Cursor:
 
     @property
     def placed(self) -> str:
-        """The text with blanks before the next token, so that positions remain the same."""
+        """The text with blanks in place of all consumed tokens, to preserve positions."""
         before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
         return before + self.rest
 
@@ -128,7 +128,7 @@ class Cursor:
 
     @property
     def line_and_column(self) -> tuple[int, int]:
-        """Line and column of the next token, from 1."""
+        """Line and column of the next token, counted from 1."""
         return self._line_and_column(self._at)
 
     @property
@@ -239,7 +239,7 @@ class Cursor:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for unsupported words. The error suggests a similar ``known`` word."""
+        """Return the error for unsupported words, which suggests a similar word from ``known``."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and words[0] not in _keywords():
             return self.error(
@@ -247,7 +247,7 @@ class Cursor:
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
         more = [w for w in words[1:] if w in _keywords() and w not in _STATEMENTS]
-        # at most two words of the statement, from those before the object's name
+        # the kind of statement: at most two of the words before the object's name
         text, kind = " ".join([words[0], *more]), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"

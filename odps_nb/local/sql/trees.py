@@ -1,4 +1,4 @@
-"""Inspects and changes sqlglot trees: operands, branches, places, calls and node marks."""
+"""Inspects and changes sqlglot trees: operands, branches, positions, calls and node marks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def forget(node: Any) -> None:
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Replace a node with an expression made from it. With ``typed``, the type is kept."""
+    """Replace a node with an expression built from that node. With ``typed``, keep its type."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)

@@ -59,19 +59,19 @@ class Types:
         return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> Digits | None:
-        """Return precision and scale of a DECIMAL; for an integer, of a DECIMAL that holds it."""
+        """Return the precision and scale of a DECIMAL, or of a DECIMAL that can hold an integer."""
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
         return _decimal(node, self._of(node))
 
     def _of(self, node: Any) -> Any:
-        meta = getattr(node, "meta", {})  # an argument may be missing or a string
+        meta = getattr(node, "meta", {})  # the node may be ``None`` or a string
         return self._found.get(meta.get(MARK, -1))
 
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` are its tables by their names in the query."""
-    members = {}  # by mark: the parser reads a struct member st.a as a column
+    members = {}  # keyed by mark; the parser takes a struct member st.a for a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name). Those of sqlglot are wrong."""
+    """Return the column types of LATERAL VIEWs by (alias, name); sqlglot's are wrong."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -113,7 +113,7 @@ def _exploded(query: Any) -> dict[tuple[str, str], Any]:
 
 
 def _variables(query: Any) -> dict[int, Any]:
-    """Return the types of lambda variables over array elements, by mark."""
+    """Return the types of lambda variables over array elements, keyed by mark."""
     found = {}
     for function in query.find_all(exp.Lambda):
         kind: Any = getattr(function.parent.this, "type", None)
@@ -132,12 +132,12 @@ def quotient_type(left: Digits, right: Digits) -> Digits:
 
 
 def average_type(of: Digits) -> Digits:
-    """Return the precision and scale of an average. Both are larger by 4, as in Hive."""
+    """Return the precision and scale of an average: both 4 more than its operand's, as in Hive."""
     return min(_DIGITS, of[0] + 4), min(_SCALE, of[1] + 4)
 
 
 def product_type(left: Digits, right: Digits) -> Digits:
-    """Return the type of a product: a scale of at most 18, or that of a factor if larger."""
+    """Return the type of a product. Its scale is at most 18, or that of a factor if larger."""
     scale = min(left[1] + right[1], max(_SCALE, left[1], right[1]))
     return min(_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
@@ -270,4 +270,4 @@ def _sqlglot_type(odps: OdpsType) -> Any:
     try:
         return exp.DataType.build(text, dialect=maxcompute_dialect())
     except SqlglotError:
-        return exp.DataType.build("unknown")  # a nested type contains an unreadable one
+        return exp.DataType.build("unknown")  # the type contains one that the parser cannot read

@@ -110,7 +110,7 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
 
 
 def check_listable(text: str, key: str) -> None:
-    """Raise 400 unless XML, the format of partition lists, can represent a value."""
+    """Raise 400 for a partition value that XML, the format of partition lists, cannot represent."""
     if not text or not has_spelling(text):
         problem = "contains a character that XML cannot represent" if text else "is empty"
         raise faults.invalid(

@@ -63,7 +63,7 @@ def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
 
 @contextmanager
 def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
-    """Decode a body into a work file. A `ProtocolError` deletes the file."""
+    """Decode a body into a work file; delete the file if a `ProtocolError` occurs."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
@@ -85,7 +85,7 @@ def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield a blob download's body. ``blobs`` are pairs: the path of a pack, and a blob in it."""
+    """Yield a blob download's body. ``blobs`` are pairs of a pack's path and a blob in it."""
     blocks = BlockEncoder()
     payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)

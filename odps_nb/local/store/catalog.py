@@ -100,7 +100,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[StoredTable], object] | None = None,
     ) -> StoredTable:
-        """Create a table and ``fill`` it, or raise 400 ``ObjectAlreadyExists`` if it exists."""
+        """Create a table and call ``fill``; raise 400 ``ObjectAlreadyExists`` if it exists."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()

@@ -158,7 +158,7 @@ class DataFolder:
     # -- access keys and closing --------------------------------------------------------------
 
     def access_keys(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return secrets by access ID. An owner-only file stores ``given`` or generated ones."""
+        """Return secrets by access ID. An owner-only file stores the given or generated ones."""
         path = self.root / "access_key.json"
         if given:
             keys = dict(given)

@@ -32,7 +32,7 @@ class Ledger:
         self._db.after_commit(lambda: self._folder.drop(file_names))
 
     def give_up(self, file_names: Iterable[str]) -> None:
-        """Delete those files of a failed operation that the catalog does not list."""
+        """Delete the files of a failed operation, except those that the catalog lists."""
         known = self.known()
         self._folder.drop([name for name in file_names if name not in known])
 

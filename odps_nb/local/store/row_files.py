@@ -23,7 +23,7 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's hexadecimal name, which describe its timestamps.
+# Marks at the end of a file's hexadecimal name, which describe the file's timestamps.
 FAR = "u"
 """Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
@@ -46,7 +46,7 @@ class RowFile:
 
 
 class RowFileWriter:
-    """Writes one row file in row groups. An error inside the ``with`` block deletes it."""
+    """Writes one row file in row groups. An error inside the ``with`` block deletes the file."""
 
     def __init__(self, folder: DataFolder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
