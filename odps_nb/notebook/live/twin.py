@@ -41,8 +41,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``, without user data. ``common.js``, the scripts named ``parts`` and their style sheets
-    are prepended to the two files; a script need not have a style sheet.
+    ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their style
+    sheets are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget
@@ -68,7 +68,7 @@ class LiveView:
 
     A subclass defines ``_script``, the names of the scripts that it uses (``_scripts``), and a
     method ``_on_NAME(content, buffers)`` for each request NAME of that script. Work runs as named
-    tasks: a new task cancels the previous one of its name.
+    tasks: a new task cancels the previous one with the same name.
     Data from the service is never widget state; it is sent to the browser as messages. A subclass
     calls this ``__init__`` last, because `end` may be called from then on.
     """
@@ -152,7 +152,7 @@ class LiveView:
             self._tell_error(self._task, error)
 
     def _texts(self) -> Mapping[str, str]:
-        """Return the strings of the widget's state by name, without user data."""
+        """Return the strings of the widget's state by name; they contain no user data."""
         return {}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
@@ -209,7 +209,7 @@ class LiveView:
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # the view reports it
+        except Exception as found:  # noqa: BLE001  # the view reports the error
             error = found
         with self._lock:
             is_last = self._tokens.get(task) is token and not self._closed

@@ -64,12 +64,12 @@ class Context:
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
-        self.cache.prefetch()  # so that the first Tab already knows the tables
+        self.cache.prefetch()  # the first Tab can then offer the tables
 
     def opening(self, connection: Connection) -> str:
-        """Return a line of code that assigns this connection to ``odps``, or one like it.
+        """Return a line of code that assigns this connection, or an equivalent one, to ``odps``.
 
-        Return ``""`` for another connection than that of ``%odps connect``.
+        Return ``""`` for a connection other than that of ``%odps connect``.
         """
         if connection is not self._connection:
             return ""

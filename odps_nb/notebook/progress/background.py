@@ -70,7 +70,7 @@ class BackgroundResult:
                 return self._future.result()
             self._home.require(self._title)
             if self._stopping.is_set():
-                self._cancel()  # again, because the work may have missed the first call
+                self._cancel()  # cancel again, because the work may have missed the first call
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
                     f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"
@@ -93,7 +93,7 @@ class BackgroundResult:
             if self._stopping.is_set():
                 raise CancelledError(f"{self._title} was cancelled before it began")
             value = work()
-        except BaseException as error:  # noqa: BLE001  # result() raises it in the caller's thread
+        except BaseException as error:  # noqa: BLE001  # result() raises the error in the caller
             self._future.set_exception(error)
         else:
             self._future.set_result(value)

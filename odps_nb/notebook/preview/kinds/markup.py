@@ -27,7 +27,7 @@ _XML = Format(
         *("application/xhtml+xml", "text/plain"),
     ),
 )
-# what may precede the root element; repeats are bounded, so that no text is slow to match
+# text that may precede the root element; repeats are bounded, so that matching is never slow
 _PROLOG = re.compile(
     r"\s*(?:(?:<\?[^>]{0,2000}\?>|<!--.{0,4000}?-->|<!DOCTYPE[^>\[]{0,2000}"
     r"(?:\[[^\]]{0,4000}\]\s*)?>)\s*){0,8}",
