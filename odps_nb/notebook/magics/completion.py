@@ -157,7 +157,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
     # in "select am… from orders" the table comes after the cursor
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # the fragment is a column of an aliased table
+    if "." in fragment:  # complete a column of an aliased table
         return _among(fragment.rpartition(".")[2], columns)
     return _among(fragment, [*columns, *names("tables", "")])
 

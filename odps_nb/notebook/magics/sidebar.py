@@ -66,7 +66,7 @@ def children(
     The result contains ``kind`` (``tables`` if a project has no schemas) and ``items``, and for
     tables also ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
     Columns come with ``rows`` (``None`` if unknown) and ``partitioned``. The kind ``described``
-    returns the columns of each table in ``path``, or ``None`` if they cannot be read.
+    returns the columns of each table in ``path``, or ``None`` for an unreadable table.
     """
     if kind == "projects":
         return _projects(connection)

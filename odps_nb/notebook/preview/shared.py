@@ -32,7 +32,7 @@ class Size:
     height: int
     rows: int  #: Maximum rows of a table; likewise ``columns``.
     columns: int
-    lines: int  #: Maximum lines of a text.
+    lines: int  #: Maximum lines of text.
 
     @property
     def box(self) -> str:

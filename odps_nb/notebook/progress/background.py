@@ -93,7 +93,7 @@ class BackgroundResult:
             if self._stopping.is_set():
                 raise CancelledError(f"{self._title} was cancelled before it began")
             value = work()
-        except BaseException as error:  # noqa: BLE001  # result() raises the error in the caller
+        except BaseException as error:  # noqa: BLE001  # result() raises it in the caller's thread
             self._future.set_exception(error)
         else:
             self._future.set_result(value)

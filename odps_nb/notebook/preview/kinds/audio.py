@@ -259,7 +259,8 @@ def _length_in_index(data: bytes) -> float | None:
     at = data.find(b"mvhd") + 4
     if at < 4 or len(data) < at + 32:
         return None
-    # after the version: two timestamps, the time unit (4 bytes), the duration; others 4 or 8 bytes
+    # after the version: two timestamps, the time unit and the duration; the unit has 4 bytes, and
+    # the others have 4 or 8
     units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
     return length / units if units else None
 

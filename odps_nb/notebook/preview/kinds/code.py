@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical beginnings of lines. A file with too few of them is plain text.
+A language is recognised by typical line beginnings. A file with too few of these is plain text.
 """
 
 from __future__ import annotations
