@@ -393,8 +393,8 @@ class Connection:
     def queries(self) -> Queries:
         """Return the last 100 statements that `sql` sent in this process, newest first.
 
-        Displayed as a table with their time, state, seconds and rows. Includes the SQL jobs of
-        explorers and charts. The list is kept in memory only.
+        They are displayed as a table with their time, state, seconds and rows, and include the SQL
+        jobs of explorers and charts. The list is kept in memory only.
 
         Examples
         --------

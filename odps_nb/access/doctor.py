@@ -90,7 +90,10 @@ def _checksums() -> Check:
         to_do = "pip install --force-reinstall crc32c"
         return Check("Checksums", "bad", f"{found}: wrong", to_do)
     if not crc32c.IS_FAST:
-        to_do = "pip install --force-reinstall crc32c; blobs are slow without the CPU instruction"
+        to_do = (
+            "pip install --force-reinstall crc32c; blob checks are slow without the CPU's "
+            "CRC32C instruction"
+        )
         return Check("Checksums", "optional", found, to_do)
     return Check("Checksums", "ok", found)
 

@@ -24,7 +24,7 @@ _SHOWN = 120  # characters of a statement in the table
 class Query:
     """One SQL statement that this process sent.
 
-    ``state`` is ``sent`` until this process knows the end, then ``success``, ``failed`` or
+    ``state`` is ``sent`` until this process knows the outcome, then ``success``, ``failed`` or
     ``cancelled``. ``rows`` is known after the result was opened; ``received`` is the number of
     bytes received by reads of all rows.
     """
@@ -45,9 +45,9 @@ class Query:
 
     @contextmanager
     def _watched(self, *, ends: bool = True, cancels: bool = False) -> Iterator[None]:
-        """Note how the statement ends in this block; with ``ends=False``, note only a failure.
+        """Record the outcome of the statement in this block; with ``ends=False``, only a failure.
 
-        ``cancels``: an interrupt or time-out of the block cancels the statement.
+        ``cancels``: an interrupt or time-out in the block counts as cancelling the statement.
         """
         try:
             yield
@@ -65,7 +65,7 @@ class Query:
             self._end("success")
 
     def _end(self, state: str) -> None:
-        """Note the end, unless it is noted already."""
+        """Record the outcome, unless one is already recorded."""
         if self.state == "sent":
             self.state, self.seconds = state, time.monotonic() - self._began
 

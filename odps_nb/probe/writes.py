@@ -91,7 +91,7 @@ def _columns_matching(asker: Asker) -> Observation:
 
 
 @asks(
-    "Does an overwrite keep partitions without rows?",
+    "Does an overwrite keep partitions that receive no rows?",
     {"rows_of_x": 1, "rows_of_y": 2},
     "into_parts",
 )

@@ -43,7 +43,7 @@ class _Calls:
         if answer is None:
             raise BrokenStreamError(
                 "the upload function returned no response",
-                hint="return the response, e.g. of requests.post",
+                hint="return the response, e.g. that of requests.post",
             )
         early, close = not self._is_whole, partial(close_raw, answer)
         return SimpleNamespace(answer=answer, early=early, close=close)

@@ -1,5 +1,5 @@
-// Writes to the notebook: a new cell for a magic, a name at the cursor. A name comes from the
-// service: only plain names become part of a magic, and in SQL others are quoted.
+// Writes to the notebook: a magic in a new cell, or a name at the cursor. Names come from the
+// service, so only plain names become part of a magic, and others are quoted in SQL.
 
 const PLAIN = /^[\p{L}\p{N}_.]+$/u;
 const PLAIN_PARTITION = /^[\p{L}\p{N}_.:=,/-]+$/u;
@@ -9,29 +9,29 @@ const LINES = {
   explore: (rows) => `%odps explore ${rows}`,
 };
 
-// The arguments that select a table or partition in a magic; null where its name is not plain.
+// The arguments that select a table or partition in a magic; null if its name is not plain.
 export function rowsIn(table, partition) {
   if (!PLAIN.test(table)) return null;
   if (partition === undefined) return table;
   return PLAIN_PARTITION.test(partition) ? `${table} -p ${partition}` : null;
 }
 
-// A new cell below the active one. It never changes another cell, and only `read` waits for the
-// user to run it: the others assign no variable.
+// Adds a cell below the active one, and changes no other cell. A `read` cell waits for the user
+// to run it, because it assigns a variable; the others run at once.
 export function insertMagic(panel, NotebookActions, use, rows, variable) {
   const cell = newCell(panel, NotebookActions, LINES[use](rows, variable));
   if (use === "read") edit(panel, cell, cell.model.sharedModel.getSource().length);
   else NotebookActions.run(panel.content, panel.sessionContext);
 }
 
-// The variables named `base`, or `base` and a number, in any cell: not all of them exist yet.
+// The variables named `base`, or `base` and a number, in any cell, even if it was not run yet.
 export function variablesIn(panel, base) {
   const sources = panel.content.widgets.map((cell) => cell.model.sharedModel.getSource());
   return [...new Set(sources.join("\n").match(new RegExp(`\\b${base}\\d*\\b`, "g")))];
 }
 
-// A name at the cursor of the active cell, in back-quotes where SQL needs them. Where that is not
-// code, or was run, the name is in a new cell.
+// Inserts a name at the cursor of the active cell, in back-quotes if SQL needs them. If that cell
+// is not code or was run, inserts the name in a new cell.
 export function insertName(panel, NotebookActions, name) {
   if (/[\p{C}\p{Zl}\p{Zp}]/u.test(name)) return;
   const text = /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;

@@ -1,4 +1,4 @@
-// The plugins of the extension. Where JupyterLab lacks what one needs, that one does nothing.
+// The plugins of the extension. A plugin does nothing if JupyterLab lacks a service that it needs.
 
 export async function plugins(shared) {
   const offered = (name) => shared(name).catch(() => ({}));

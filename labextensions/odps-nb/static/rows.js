@@ -37,7 +37,7 @@ export function fill(node, answer) {
   return kind === "schema" && node.children.length === 1 ? node.children : [];
 }
 
-// Give a table its columns, number of rows and partitions; `facts` is null where they are unknown.
+// Set a table's columns, row count and partitions; `facts` is null if they are unknown.
 export function describe(table, facts) {
   table.isAsked = true;
   if (!facts) return [];
@@ -50,7 +50,7 @@ export function describe(table, facts) {
   return [];
 }
 
-// The tables that are known, or only those whose columns were not asked for yet.
+// The known tables, or only those whose columns were not requested yet.
 export function* tablesOf(node, { unasked = false } = {}) {
   for (const child of node.children ?? []) {
     if (child.kind !== "table") yield* tablesOf(child, { unasked });
@@ -58,8 +58,8 @@ export function* tablesOf(node, { unasked = false } = {}) {
   }
 }
 
-// The rows of all that is open; with `filter`, tables that contain it in their name or in that of a
-// column, and what they are in.
+// The rows of all open nodes. With `filter`, only tables with the text in their name or a column
+// name, and the nodes that contain these tables.
 export function rowsOf(node, filter, level = 1) {
   const found = filter.toLowerCase();
   const shown = (node.children ?? []).filter((child) => !found || isKept(child, found));
@@ -108,8 +108,8 @@ function columnsWith(table, found) {
   return (table.children ?? []).filter((one) => one.kind === "column" && matches(one, found));
 }
 
-// What can be done with a row: the first one also by Enter and double click, each by its first
-// letter.
+// The actions of a row. Each has its first letter as a key; Enter and a double click run the
+// first one.
 function usesOf(node) {
   if (node.kind === "column") return ["insert", "copy"];
   const rows = node.kind === "table" ? rowsIn(node.full) : rowsIn(node.parent.parent.full, node.name);

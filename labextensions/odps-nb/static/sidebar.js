@@ -6,10 +6,10 @@ import { count, describe, fill, newRoot, questionOf, rowsOf, tablesOf } from "./
 import { Tree, element } from "./tree.js";
 
 const ID = "odps-nb-sidebar";
-// Tables whose columns one question to the kernel reads, so that cells in between are not delayed;
-// a schema with no more tables is read at once, for the numbers of rows.
+// Maximum tables described by one kernel request, so that cells in between are not delayed. A schema
+// with at most this many tables is described when it opens, to show the row counts.
 const AT_A_TIME = 40;
-const MAX_SEARCHED = 1000; // tables whose columns a filter reads: one request each
+const MAX_SEARCHED = 1000; // maximum tables whose columns a filter reads, with one request each
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16">
 <g class="jp-icon3 jp-icon-selectable" fill="#616161"><path d="M8 1c3.6 0 6 1 6 2.3S11.600 5.600 8
 5.600 2 4.600 2 3.300 4.400 1 8 1z"/><path d="M2 5v3c0 1.300 2.400 2.300 6 2.300S14 9.300 14
@@ -141,7 +141,7 @@ class Browser {
     return panel ? this.known.get(panel) : undefined;
   }
 
-  // The filter applies to columns, too, as far as they are known; the others are asked for.
+  // The filter also applies to known columns; unknown ones are requested.
   search() {
     this.said = "";
     this.draw();
@@ -149,7 +149,7 @@ class Browser {
     if (state) this.read(state);
   }
 
-  // Ask for the columns and numbers of rows of the tables in a node, and of those that are filtered.
+  // Request the columns and row counts of the tables in a node, and of those to be filtered.
   async read(state, node) {
     if (state.reading) return;
     state.reading = true;
@@ -203,7 +203,7 @@ class Browser {
     await this.read(state, isShort ? node : null);
   }
 
-  // A read waits for the one before it: its variable must differ from that of the other cell.
+  // A read waits for the previous one, so that the two cells use different variables.
   use(node, use) {
     const panel = this.tracker.currentWidget;
     if (!panel) return;
@@ -227,7 +227,7 @@ class Browser {
     insertMagic(panel, this.NotebookActions, use, rows, variable);
   }
 
-  // A name that neither the kernel nor a cell has; none where the kernel does not answer.
+  // A name used neither in the kernel nor in a cell; undefined if the kernel does not respond.
   async newVariable(panel) {
     this.say("Asking the kernel …");
     const { kernel } = this.known.get(panel);

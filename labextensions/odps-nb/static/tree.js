@@ -1,8 +1,8 @@
 // A tree of any size: only the rows in view are in the page. Text comes in as text nodes only.
 //
 // The focus stays on the tree (aria-activedescendant): arrows, Home, End and Page keys move in it,
-// → opens, ← closes or goes up, space opens and closes. Enter is a row's first use, and the first
-// letter of each use is its key.
+// → opens, ← closes or goes up, space opens and closes. Enter runs a row's first action, and the
+// first letter of each action is its key.
 
 const ROW = 24; // pixels, as in style.css
 const MARGIN = 10; // rows above and below those in view

@@ -67,7 +67,7 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return the caption of a blob's tile: values of its row, or its position here."""
+        """Return the caption of a blob's tile: values of its row, or its position."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Batches = Generator[pa.RecordBatch, None, None]
 
 ReadRange = Callable[[int, int, CancelToken], Iterator[pa.RecordBatch]]
-"""Reads rows of a range: its first row and its number of rows, both before filtering."""
+"""Reads a range of rows, given by its first row and row count before filtering."""
 
 MAX_SORTED = 10_000
 """Maximum number of sorted rows: SQL requires a limit with ``order by``."""
@@ -63,7 +63,7 @@ def name_in_sql(name: str) -> str:
 
 
 Order = tuple[tuple[str, bool], ...]
-"""Columns to sort by, the most significant first, each with whether it is descending."""
+"""Columns to sort by, the most significant first, each with a flag for descending order."""
 
 
 def can_be_sorted(column: Column) -> bool:
@@ -163,7 +163,8 @@ class _ScanRows:
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         """Return the number of stored rows, and a function that reads the matching ones of a range.
 
-        ``None`` if rows have no numbers: a read with a filter and a limit, or a table without them.
+        Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
+        table has no row numbers.
         """
         if where is None and (count := self.row_count) is not None:
             return count, self.page
@@ -227,7 +228,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` reads; `stop` cancels it."""
+        """Return a new read of the same rows as `code`; `stop` cancels it."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class SelectedRows(RowForms):
-    """The rows of ``source`` after ``change``, which takes and returns batches while they are read.
+    """The rows of ``source``, transformed by ``change`` as the batches are read.
 
-    ``token`` cancels the read, but neither other reads of the source nor its query.
+    ``token`` cancels this read, but not other reads of the source or its query.
     """
 
     def __init__(self, source: RowForms, change: Change | None, token: CancelToken) -> None:
@@ -41,7 +41,7 @@ class SelectedRows(RowForms):
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if they are changed."""
+        """Number of rows; ``None`` if ``change`` may change it."""
         return self._source.row_count if self._change is None else None
 
     def _reading(

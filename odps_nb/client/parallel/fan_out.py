@@ -79,7 +79,7 @@ class AdaptiveConcurrency:
         limit, before = max(1, min(self.most, limit)), self.limit
         if limit != before:
             self.limit = limit
-            self._tell(f"{limit} at a time instead of {before}: {why}")
+            self._tell(f"{limit} concurrent requests instead of {before}: {why}")
 
 
 def fan_out(

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
-"""A chart or a sort that reads more than this estimate runs only after a confirmation."""
+"""A chart or a sort that would read more bytes than this needs confirmation."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
@@ -211,7 +211,7 @@ class Explorer(TakesRows, LiveView):
             self._choose(self._asked, is_agreed=True)
 
     def _asks(self, task: str, cost: int) -> bool:
-        """Ask the user to confirm a job that reads much; return whether it reads that much."""
+        """Ask the user to confirm a job above `ASK_BYTES`; return whether it is above."""
         if cost <= ASK_BYTES:
             return False
         self._send({"kind": "cost", "task": task, "text": f"reads {format_bytes(cost)}"})
@@ -325,7 +325,7 @@ class Explorer(TakesRows, LiveView):
     # -- profiles and cells ---------------------------------------------------------------------
 
     def _describe_and_count(self) -> None:
-        """Start to profile and to count the matching rows, unless that has been done."""
+        """Start to profile and count the matching rows, unless this is already done."""
         if self.view.all_rows != 0:
             self._run("profile", self._describe)
         if self.view.matching is None:
@@ -346,12 +346,12 @@ class Explorer(TakesRows, LiveView):
             self.view.count(ASK_BYTES, token)
         except CancelledError:
             raise
-        except OdpsNbError as error:  # the rows are shown all the same
+        except OdpsNbError as error:  # the count is optional; the rows are already shown
             self._send({**count_message(self.view), "why": visible(str(error))[:_REASON]})
             return
         token.check()
         self._send(count_message(self.view))
-        if self.view.is_profiled:  # its label says of how many rows it is
+        if self.view.is_profiled:  # its label contains the count
             self._send(profile_message(self.view))
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:

@@ -91,7 +91,7 @@ def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
 
 
 def count_message(view: RowView) -> dict[str, Any]:
-    """Return the message that tells how many rows match the filter."""
+    """Return the message with the number of rows that match the filter."""
     return {"kind": "count", "total": view.total, "rows": count_label(view), "why": ""}
 
 

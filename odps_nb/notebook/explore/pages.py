@@ -179,7 +179,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The last place received, the rows found since, and the rows searched before it."""
+    """The last place received, the rows found after it, and the rows searched before it."""
 
     place: RowPlace = START
     since: int = 0
@@ -258,7 +258,7 @@ class StreamPager(_Pager):
         """Number of rows that the search has tested."""
 
     def matches(self, begin: Mark, cancel: CancelToken) -> Generator[Placed, None, None]:
-        """Iterate over the rows that match the condition and contain the text."""
+        """Iterate over the rows that match the condition and contain the search text."""
         self._cancel, self.searched = cancel, begin.searched
         with closing(self._rows.found(self._where, begin.place, cancel)) as found:
             for place, batch in found:
@@ -276,7 +276,7 @@ class StreamPager(_Pager):
 
     def _found(self, start: int, cancel: CancelToken) -> Page:
         self._cancel = cancel
-        cancel.watch(self._rows)  # the token with which the stream was opened may be an older one
+        cancel.watch(self._rows)  # an earlier call with another token may have opened the stream
         try:
             return self._read_to(start, cancel)
         except BaseException:
@@ -300,7 +300,7 @@ class StreamPager(_Pager):
                 return page
 
     def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Read rows again, untruncated, in a second stream that begins at their mark."""
+        """Read rows again, untruncated, in a second stream that starts at the nearest mark."""
         mark = self._marks.before(start)
         skip, found = mark.skip + start - mark.start, []
         with closing(self._rows.found(self._where, mark.place, cancel)) as stream:

@@ -60,7 +60,7 @@ class Thumbnail:
 class Shown:
     """The content of the static view: a page, the profile if available, and thumbnails by cell.
 
-    ``hint`` takes the place of the live controls in the HTML.
+    ``hint`` replaces the live controls in the HTML.
     """
 
     view: RowView
@@ -228,7 +228,7 @@ def _bars(profile: ColumnProfile) -> Html:
             max(1, round(24 * rows / most)) if rows else 0 for rows in (bar.count, bar.whole or 0)
         )
         style = f"{_BAR};height:{max(height, whole)}px"
-        if whole > height:  # the rows without the filter, in grey above the others
+        if whole > height:  # the rest of the bar without the filter, in grey
             style += f";background:linear-gradient(#8886 {whole - height}px,{_BLUE} 0)"
         drawn.append(
             element("span", attributes={"title": f"{bar.label}: {bar.count:,}"}, style=style)

@@ -1,4 +1,4 @@
-"""Takes the selected rows out of an explorer: as data frames, and as CSV or Parquet files."""
+"""Exports the selected rows of an explorer: as data frames, and as CSV or Parquet files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
-"""Bytes of a downloaded file after which no more rows are added to it."""
+"""Bytes after which a downloaded file gets no more rows."""
 CHUNK = 256 * 1024
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 
@@ -41,8 +41,8 @@ MEDIA_TYPES = {"csv": "text/csv;charset=utf-8", "parquet": "application/vnd.apac
 class TakesRows(ABC):
     """The methods of `RowView` and `Explorer` that read all selected rows, not only a page.
 
-    The rows are those of the view: filter, search and order apply. They have the text options of
-    the explored source: invalid UTF-8 raises an error unless that source was read with ``text=``.
+    The filter, search and order of the view apply, and so does the ``text=`` option of the explored
+    source. Without that option, invalid UTF-8 raises an error.
     """
 
     @abstractmethod
@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return a cell that reads the selected rows into a variable neither defined nor ``used``."""
+    """Return a cell that reads the selected rows into a new variable, which is not in ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -123,9 +123,9 @@ def write_file(
 ) -> WrittenFile:
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
-    No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header; text is quoted and
-    otherwise unchanged, also where a spreadsheet would take it for a formula. Null is an empty
-    field, binary data is hexadecimal, nested values are JSON. BLOBs are their references.
+    No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header. Text is quoted and
+    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Null is an empty
+    field, binary data is hexadecimal, nested values are JSON, and a BLOB is its reference.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:
@@ -157,7 +157,7 @@ def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:
 
 
 def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Divide batches into pieces of about `PIECE` bytes; a batch without rows has none."""
+    """Divide batches into pieces of about `PIECE` bytes; an empty batch yields none."""
     batch: pa.RecordBatch | None = first
     while batch is not None:
         step = max(1, batch.num_rows * PIECE // max(PIECE, batch.nbytes))
@@ -194,7 +194,7 @@ class _Chunks(io.RawIOBase):
 
 
 def _for_csv(batch: pa.RecordBatch, columns: list[Column]) -> pa.RecordBatch:
-    """Return a batch with text in place of values for which CSV has no form."""
+    """Return the batch, with values that CSV cannot represent converted to text."""
     arrays = [
         _csv_array(array, column) for array, column in zip(batch.columns, columns, strict=True)
     ]

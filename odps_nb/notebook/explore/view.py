@@ -45,14 +45,14 @@ _UNDONE = ("_pager", "_shown", "choice", "_counted", "_seen", "profile", "_profi
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 MAX_CELL, MAX_COPY = 100_000, 4_000_000
-"""Maximum characters of one cell that is shown or copied, and of all cells copied at a time."""
+"""Maximum characters of one displayed or copied cell, and of all cells copied at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """The rows to show: conditions (combined with AND), a search text and an order.
 
-    The text is searched in what the cells show, ignoring case (`TextSearch`). In the order, a null
+    The search covers the displayed values and ignores case (`TextSearch`). In the order, a null
     sorts below every value.
 
     A condition may be given as text, as for ``where=`` of a read.
@@ -105,7 +105,7 @@ class RowView(TakesRows):
         self.profile: TableProfile | None = None
         self._profiled: str | None = None  # the condition of the profiled rows
         self._whole: TableProfile | None = None  # the profile without a filter
-        self._counted: int | None = None  # number of matching rows, if known from elsewhere
+        self._counted: int | None = None  # number of matching rows, from a count or a profile
         self._seen = 0
         self._lock = threading.Lock()
         self._read: Rows | None = None  # the rows being read by `describe_all`
@@ -118,7 +118,7 @@ class RowView(TakesRows):
         self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
         self._pager = self._pager_of(self._rows, Choice())
-        # the state of the previous choice, until a page of the present one is read
+        # the state of the previous choice, until a page of the current one is read
         self._before: dict[str, object] | None = None
 
     # -- rows -----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class RowView(TakesRows):
 
     @property
     def at_least(self) -> int:
-        """Number of matching rows that were found so far."""
+        """Number of matching rows found so far."""
         described = self.profile.rows if self.profile is not None and self.is_profiled else 0
         return max(self._seen, described)
 
@@ -207,7 +207,7 @@ class RowView(TakesRows):
     ) -> tuple[list[list[str | None]], int]:
         """Return the texts of some columns of consecutive rows, and how many are truncated.
 
-        There is one list for each column. Truncation bounds each text, and all of them together.
+        There is one list for each column. Each text and the total length are limited.
         """
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
         found: list[list[str | None]] = []
@@ -251,12 +251,12 @@ class RowView(TakesRows):
 
     @property
     def code(self) -> str:
-        """Python code that reads the shown rows; a comment names what it leaves out."""
+        """Python code that reads the shown rows; a comment names omitted parts of the choice."""
         return "  # ".join(filter(None, self.code_parts))
 
     @property
     def code_parts(self) -> tuple[str, str]:
-        """An expression that reads the shown rows, and what it leaves out, or ``""``."""
+        """An expression that reads the shown rows, and the omitted parts of the choice, if any."""
         if not isinstance(self._shown, KnownRows) and not self.choice.search:
             return self._shown.code(None if self.choice.order else self.where), ""
         order = " and the order" if self.choice.order else ""
@@ -265,7 +265,7 @@ class RowView(TakesRows):
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
         """Show the rows of a choice, page by page from the first.
 
-        Sorting runs a SQL job, or reads all rows if they are searched.
+        Sorting runs a SQL job, or with a search text, reads all rows that match the conditions.
         """
         where, token = self._where(choice), cancel or CancelToken()
         check_order(self.columns, choice.order)
@@ -291,9 +291,9 @@ class RowView(TakesRows):
         self._sorting = rows = self._rows.twin()
         shown: Rows | KnownRows
         try:
-            if choice.search:  # which SQL cannot express
+            if choice.search:  # SQL cannot express the search
                 found = self._pager_of(rows, choice)
-                assert isinstance(found, StreamPager)  # because of the search
+                assert isinstance(found, StreamPager)  # a search always uses one
                 with closing(found.matches(Mark(), token)) as placed:
                     shown = first_in_order((batch for _, batch in placed), choice.order)
             else:
@@ -303,7 +303,7 @@ class RowView(TakesRows):
         return shown, RangePager(shown, self.columns, self.page_rows)
 
     def undo(self, choice: Choice) -> None:
-        """Return to the choice before this one, of which no page could be read."""
+        """Return to the previous choice, because no page of this one could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
                 self.__dict__.update(self._before)
@@ -359,8 +359,8 @@ class RowView(TakesRows):
     ) -> Choice:
         """Return the choice with this bar as the column's only condition; -1 selects its nulls.
 
-        ``exclude`` selects the other rows instead; values that are excluded already stay so.
-        ``label`` is that of the bar in the caller's profile, which may be out of date.
+        ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
+        ``label`` is the bar's label in the caller's profile, which may be out of date.
         """
         of = self.columns[column]
         if bar < 0:
@@ -430,7 +430,7 @@ class RowView(TakesRows):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether ``profile`` is of the rows that match the present filter."""
+        """Whether ``profile`` covers the rows that match the current filter."""
         return self.profile is not None and self._profiled == self.where
 
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
@@ -446,7 +446,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self.describe(token)  # some rows needed microseconds: read all in them
+            return self.describe(token)  # some rows were read in microseconds; now all are
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -488,7 +488,7 @@ class RowView(TakesRows):
     def _keep_profile(
         self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
     ) -> TableProfile:
-        """Make the profile of some of the rows that match a condition, and keep it."""
+        """Build the profile of rows that match a condition, and keep it."""
         columns = found.result()
         if where is not None and self._whole is not None:
             columns = with_whole(columns, self._whole.columns)
@@ -498,7 +498,7 @@ class RowView(TakesRows):
         )
         if where is None:
             self._whole = made
-        if where == self.where:  # it may have changed meanwhile
+        if where == self.where:  # the filter may have changed in the meantime
             self.profile, self._profiled = made, where
             self._know(rows if total == rows else self._counted)
             return self.profile
@@ -508,7 +508,7 @@ class RowView(TakesRows):
         """Count the matching rows with a SQL job, unless they are counted already.
 
         Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
-        or if SQL cannot select the rows, as of a read with ``limit`` or ``since``.
+        or if SQL cannot select the rows (a read with ``limit`` or ``since``).
         """
         if self.matching is not None or self._rows.is_cut:
             return self.matching
@@ -528,7 +528,7 @@ class RowView(TakesRows):
         return self.matching
 
     def _know(self, count: int | None) -> None:
-        """Keep the number of matching rows, also as that of which the profile is a sample."""
+        """Keep the number of matching rows, and add it to the label of a sampled profile."""
         self._counted, profile = count, self.profile
         if count is None or profile is None or not self.is_profiled or profile.total is not None:
             return
@@ -565,10 +565,10 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it has the first `MAX_SORTED` rows, as the view.
+        With a search and an order, it has the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
-            assert not isinstance(self._shown, KnownRows)  # they are the rows of a search
+            assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`
             self._taken = taken = self._shown.twin()
             return taken.selected(None if self.choice.order else self.where, self._text)
         self._taken = taken = self._rows.twin()

@@ -68,7 +68,7 @@ class LiveView:
 
     A subclass defines ``_script``, the names of the scripts that it uses (``_scripts``), and a
     method ``_on_NAME(content, buffers)`` for each request NAME of that script. Work runs as named
-    tasks: a new task cancels the previous one with the same name.
+    tasks: a new task cancels a running one with the same name.
     Data from the service is never widget state; it is sent to the browser as messages. A subclass
     calls this ``__init__`` last, because `end` may be called from then on.
     """

@@ -67,9 +67,9 @@ class Context:
         self.cache.prefetch()  # the first Tab can then offer the tables
 
     def opening(self, connection: Connection) -> str:
-        """Return a line of code that assigns this connection, or an equivalent one, to ``odps``.
+        """Return code that assigns this connection, or an equivalent one, to ``odps``.
 
-        Return ``""`` for a connection other than that of ``%odps connect``.
+        Return ``""`` if ``%odps connect`` did not create the connection.
         """
         if connection is not self._connection:
             return ""
@@ -79,7 +79,7 @@ class Context:
             for name, value in zip(("project", "schema", "timezone", "root"), options, strict=False)
             if value is not None
         }
-        if target == "local":  # a second embedded service would have other tables
+        if target == "local":  # a second embedded service would have different tables
             switches = "".join(f' --{name} "{value}"' for name, value in given.items())
             return f"odps = %odps connect local{switches}\n"
         if target is not None:

@@ -180,7 +180,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
 @argument("--dry-run", action="store_true", help="Only show the estimated cost.")
 @argument("--chart", metavar="KIND:X[,Y]", help="Show a chart of the result: bar:status,amount.")
-@argument("--give", action="store_true", help=argparse.SUPPRESS)  # added by `magics`
+@argument("--give", action="store_true", help=argparse.SUPPRESS)  # `magics` adds this switch
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service, and show the result in an explorer.
 
@@ -229,7 +229,7 @@ def _explored(
     title: str,
     done: str,
 ) -> Explorer | None:
-    """Wait for a query; return an explorer, or display ``done`` if the result has no columns."""
+    """Wait for a query, and return an explorer of its rows; without columns, show ``done``."""
     with (
         cancels(rows.cancel),
         rows._reading(context.listener(quiet=args.quiet)) as (tracker, _),

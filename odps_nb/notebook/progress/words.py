@@ -25,7 +25,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share as a percentage: ``41 %``, ``2.5 %``; never rounded to 0 % or 100 %."""
+    """Return a share as a percentage, e.g. ``2.5 %``; only 0 gives 0 %, and only 1 gives 100 %."""
     percent = 100 * share
     if 0 < percent < 0.1:
         return "< 0.1 %"

@@ -21,10 +21,10 @@ _ESCAPE = re.compile(r"\\(['\"\\])")
 _QUERY = frozenset({"select", "with", "from", "values", "("})
 _ELSEWHERE = {
     "insert": "write with odps_nb.spark.write, or attach the table (odps_nb.spark.attach) and use "
-    "spark.sql, or run it on the service: %%odps sql",
+    "spark.sql, or run the statement on the service with %%odps sql",
     "create": 'use odps_nb.spark.write(df, odps, "name", create=True) to create a table from a '
-    "DataFrame, or run it on the service: %%odps sql",
-    "merge": "use odps.table(name).upsert(df), or run it on the service: %%odps sql",
+    "DataFrame, or run the statement on the service with %%odps sql",
+    "merge": "use odps.table(name).upsert(df), or run the statement with %%odps sql",
     "explain": "call odps_nb.spark.explain_sql, or .explain() of the DataFrame",
     "table": "write select * from … instead",
 }

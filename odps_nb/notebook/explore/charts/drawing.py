@@ -310,7 +310,7 @@ def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
 def _runs(
     tops: Sequence[tuple[float, float, ChartMark]],
 ) -> Iterator[Sequence[tuple[float, float, ChartMark]]]:
-    """Divide the points of a line where a group has none."""
+    """Split the points of a line at each group without a point."""
     begin = 0
     for n in range(1, len(tops) + 1):
         if n == len(tops) or tops[n][2].group > tops[n - 1][2].group + 1:

@@ -34,7 +34,7 @@ USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
 """Indexes of groups: nulls, values without a group of their own, and values beyond the axis."""
 MAX_SPARSE = 4
-"""A time axis has its steps without rows if it is at most this many times as long with them."""
+"""A time axis includes empty steps if it then has at most this many times as many steps."""
 FAR = 10
 """An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
 
@@ -264,7 +264,7 @@ class FigureQuery:
 def _times(
     found: pa.Table, column: Column, step: ChartStep
 ) -> tuple[tuple[str, ...], pa.Table, bool]:
-    """Number the groups of times in their order.
+    """Number the groups in the order of their times.
 
     Return the labels, the table, and whether the labels include all steps without rows.
     """
@@ -286,7 +286,7 @@ def _times(
 
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
-    """Return all steps from the first to the last of some; ``None`` if those are far apart."""
+    """Return all steps from the first to the last group; ``None`` if they would be too many."""
     known = order.to_pylist()
     if len(known) < 2:
         return order
@@ -301,7 +301,7 @@ def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
 
 
 def _later(begin: datetime.date, count: int, step: ChartStep) -> datetime.date:
-    """Return the beginning of a later step."""
+    """Return the beginning of the step that is ``count`` steps later."""
     if step in ("month", "year"):
         months = begin.month - 1 + count * (12 if step == "year" else 1)
         return begin.replace(year=begin.year + months // 12, month=months % 12 + 1)

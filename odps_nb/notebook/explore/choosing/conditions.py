@@ -21,7 +21,7 @@ from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_va
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_LARGEST = "1.7976931348623157e308"  # also of a FLOAT, which is compared as a DOUBLE
+_LARGEST = "1.7976931348623157e308"  # for FLOAT, too, because it is compared as DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -37,11 +37,11 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A filter: ``text`` for people, and the exact ``where``.
+    """A filter: the ``text`` to display, and the exact ``where``.
 
-    ``op`` and its ``values`` are what the filter builder can edit; a condition without them can
-    only be removed. ``exclude``: selects all other rows, also those with a null. ``below``: the
-    upper end of a range is not included.
+    The filter builder edits ``op`` and its ``values``; a condition without them can only be
+    removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
+    upper end of a range.
     """
 
     where: str
@@ -115,7 +115,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the one condition that ``given`` has a value for."""
+    """Return the condition of the only kind that has a value in ``given``."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -163,7 +163,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
             raise ArgumentError("the range has no end; enter the lower end, the upper end or both")
         if None not in values and _is_less(high, low):
             ends = [shown_value(one, timezone) for one in values]
-            raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; exchange the two values")
+            raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")
     elif op in ("contains", "starts") and not values[0]:
         raise ArgumentError("enter the text to look for")
 
@@ -245,7 +245,7 @@ def _day_before(day: Any) -> Any:
 
 
 def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for a value of a type for which the builder has no input."""
+    """Return the condition for a value whose type the filter builder cannot edit."""
     name = name_in_sql(column.name)
     text = f"not ({name} = :v) or {name} is null" if exclude else f"{name} = :v"
     where = bind(text, {"v": bar.value}, timezone=timezone or "UTC", target="where")
@@ -254,7 +254,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for a group beside the bars; it does not depend on the order of NaN."""
+    """Return the condition for a group without a bar; it does not depend on the order of NaN."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}
@@ -291,7 +291,7 @@ def value_condition(
     if kind_of(column) in _OF_KIND:
         scale = scale_of(column, value.type)
         exact = value.as_py() if scale is None else scale.exact(value)
-    if exact is None:  # a type without input in the builder, or a time with nanoseconds
+    if exact is None:  # a type that the builder cannot edit, or a time with nanoseconds
         return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)
     return bar_condition(column, Bar(label, 0, value=exact), timezone, exclude=exclude)
 

@@ -1,4 +1,4 @@
-"""The search of an explorer: finds a text in what the cells of the rows show."""
+"""The search of an explorer: finds rows whose displayed values contain a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
 
 _DIGITS = "0123456789-+."
-# the characters that texts of a kind consist of; rows of other kinds may show any text
+# the only characters in displayed values of each kind; other kinds may contain any character
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -33,19 +33,19 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-_BETWEEN = frozenset('"[]{}:,\\')  # only such signs stand between two values of a nested text
+_BETWEEN = frozenset('"[]{}:,\\')  # the separators in a displayed nested value
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
-_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # in times, fractions and bytes of a nested text
+_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # in nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
 _FRACTION = re.compile(r"\.(\d+)")
-_SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # as a grid may show numbers
+_SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators
 
 
 class TextSearch:
     """A test for rows that contain a text in any column, ignoring case.
 
-    The text is compared with what a cell shows, before long values are truncated. A time has as few
-    digits of a second as it needs, but at least as many as the text. Nulls and BLOBs never match.
+    The text is compared with the value as displayed, before truncation. A time has as few fraction
+    digits as it needs, but at least as many as the text. Nulls and BLOBs never match.
     """
 
     def __init__(self, columns: Sequence[Column], text: str) -> None:
@@ -79,10 +79,10 @@ class TextSearch:
                 found |= _containing(_texts(array, column, self._digits), needle)
         return batch.filter(pa.array(found))
 
-    # -- nested values, whose texts are made only of those that may match -------------------------
+    # -- nested values: only those that may match are converted to text ---------------------------
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
-        """Return which nested values may show the text; the others certainly do not."""
+        """Return which nested values may contain the text; the others do not."""
         if self._may_span or not len(array):
             return np.ones(len(array), bool)
         kind = array.type
@@ -111,7 +111,7 @@ class TextSearch:
             return np.full(len(array), self._may_be_leaf)
         try:
             values = array.to_pylist()
-        except (ValueError, OverflowError):  # times that Python's datetime does not have
+        except (ValueError, OverflowError):  # times outside the range of Python's datetime
             return np.ones(len(array), bool)
         return np.array(
             [value is not None and self._needle in str(value).casefold() for value in values], bool
@@ -125,7 +125,7 @@ def _containing(texts: pa.Array, needle: str) -> np.ndarray:
         matches = pc.match_substring(pc.ascii_lower(texts), needle)
         found = _bools(pc.fill_null(matches, False)).copy()
     is_ascii = pc.fill_null(pc.string_is_ascii(texts), True)
-    others = np.flatnonzero(~_bools(is_ascii))  # Arrow does not fold their case
+    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold their case
     for row, text in zip(others, texts.take(pa.array(others)).to_pylist(), strict=True):
         found[row] = needle in text.casefold()
     return found
@@ -147,7 +147,7 @@ def _valid(array: pa.Array) -> np.ndarray:
 
 
 def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
-    """Return what the cells show; times with at least so many digits of a second."""
+    """Return the displayed values; times have at least ``digits`` fraction digits."""
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pt.is_string(array.type) or pt.is_large_string(array.type):
@@ -168,11 +168,11 @@ def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
     return texts
 
 
-# -- matching rows in an order ---------------------------------------------------------------------
+# -- sorted matching rows --------------------------------------------------------------------------
 
 
 class KnownRows:
-    """Rows in memory that are shown page by page, like those of a SQL job."""
+    """Rows in memory, with the methods for paging that a SQL job's rows have."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -191,15 +191,15 @@ class KnownRows:
         yield from self._table.to_batches()
 
     def renewed(self) -> KnownRows:
-        """Return the same rows, which depend on no session."""
+        """Return the same rows, because they need no session."""
         return self
 
     def stop(self) -> None:
-        """Do nothing, because all rows are here."""
+        """Do nothing, because all rows are in memory."""
 
 
 def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows:
-    """Return the first `MAX_SORTED` rows in the order that ``Rows.ordered`` has."""
+    """Return the first `MAX_SORTED` rows in the order of ``Rows.ordered``."""
     parts: list[pa.Table] = []
     for batch in batches:
         parts.append(pa.Table.from_batches([batch]))

@@ -17,19 +17,20 @@ from odps_nb.notebook.explore.values.scale import Scale
 
 MOST_BARS = 20
 FAR = 2
-"""An axis ends at a percentile if the outliers beyond are this many times as far as it is long."""
+"""An axis ends at the 1st or 99th percentile if the extreme value is farther away than this many
+times the distance between the two percentiles."""
 LOG = 1_000
 """An axis is logarithmic if the 99th percentile is at least this multiple of the 1st."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar or a group of rows beside the bars: its label, its rows, and what selects them.
+    """A bar, or a group of rows without a bar: its label, its row count, and the values it covers.
 
-    ``value`` is set for a single value (NaN: all numbers that are not finite), ``others`` for the
-    values without a bar, ``low`` and ``high`` for a range. A range excludes ``high`` (``last``: it
-    includes it). Without ``low`` it is below ``high``, and without ``high`` it is above ``low``.
-    ``whole`` is the number of rows without the filter.
+    ``value`` is a single value; NaN means all numbers that are not finite. ``others`` lists the
+    values that have bars; the group covers all other values. ``low`` and ``high`` are a range,
+    which includes ``high`` only if ``last`` is true. A range with one end covers the values below
+    ``high`` or above ``low``. ``whole`` is the row count without the filter.
     """
 
     label: str
@@ -52,19 +53,19 @@ class Bar:
 class Histogram:
     """Counts the rows in each range of an axis, and those below and above it.
 
-    Each value is compared exactly, as the condition of its bar compares it.
+    Values are compared exactly, so a bar counts the rows that its condition selects.
     """
 
     def __init__(self, scale: Scale, edges: Sequence[Any], *, is_log: bool = False) -> None:
         self.scale, self.edges, self.is_log = scale, list(edges), is_log
         self._counts = np.zeros(len(edges) + 1, dtype=np.int64)  # below, the ranges, above
         low, high = self.edges[:2]
-        # ranges of one integer or day each: the end of the last one is the next value
+        # each range is one integer or day, so the last range ends at the next value
         self._is_single = scale.unit is not None and high - low == scale.unit
 
     @classmethod
     def of(cls, scale: Scale, array: pa.Array) -> Histogram | None:
-        """Return an empty histogram whose axis suits these values; ``None`` if none does."""
+        """Return an empty histogram whose axis suits these values; ``None`` if no axis does."""
         places = scale.places(array)
         edges, is_log = _axis(scale, places)
         return cls(scale, edges, is_log=is_log) if len(edges) > 1 else None
@@ -76,7 +77,7 @@ class Histogram:
         return cls(scale, [*(bar.low for bar in ranges), ranges[-1].high], is_log=is_log)
 
     def add(self, array: pa.Array) -> None:
-        """Count values, which are finite."""
+        """Count finite values."""
         below = _ranks(self.scale, array, self.edges, up=not self._is_single)
         self._counts += np.diff([0, *below, len(array)])
 
@@ -114,7 +115,7 @@ def _axis(scale: Scale, places: np.ndarray) -> tuple[list[Any], bool]:
 
 
 def _ranks(scale: Scale, array: pa.Array, edges: Sequence[Any], *, up: bool) -> list[int]:
-    """Return how many values are below each edge (``up``: at or below the last one)."""
+    """Return how many values are below each edge (``up``: at or below the last edge)."""
     keys = scale.keys(array)
     if pt.is_decimal(keys.type):
         compared = [pc.less] * (len(edges) - 1) + [pc.less_equal if up else pc.less]

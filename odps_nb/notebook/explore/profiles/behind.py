@@ -14,7 +14,7 @@ def with_whole(
 ) -> tuple[ColumnProfile, ...]:
     """Return the profiles of filtered rows with `Bar.whole` from those of the unfiltered rows.
 
-    If the unfiltered rows have few values, each of them keeps its bar, though it may be empty.
+    If the unfiltered rows have few values, every value keeps its bar, even an empty one.
     """
     return tuple(map(_beside, found, whole))
 

@@ -22,12 +22,12 @@ EXACT = 64_000
 """Maximum number of values whose quantiles are exact."""
 
 QUARTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75}
-_USUAL = Context(prec=28)  # as Decimal's default, which pandas uses
+_USUAL = Context(prec=28)  # Decimal's default precision, which pandas uses
 _WIDE = Context(prec=400)
 
 
 class Measures:
-    """The statistics of numbers and times, which have a scale, or of texts, which have none."""
+    """The statistics of numbers and times (with a scale) or of text (without one)."""
 
     def __init__(self, scale: Scale | None) -> None:
         self._scale = scale
@@ -35,7 +35,7 @@ class Measures:
         self._quantiles = _Quantiles(scale) if scale is not None else None
 
     def add(self, array: pa.Array) -> None:
-        """Add values without nulls and NaN, at least one."""
+        """Add one or more values, none of which is null or NaN."""
         if self._quantiles is not None:
             self._quantiles.add(array)
         if self._parts is None:
@@ -72,7 +72,7 @@ class _Numbers:
     def add(self, array: pa.Array) -> None:
         places = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         self._zeros += int(np.count_nonzero(places == 0))
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers near 1e308
+        with np.errstate(over="ignore", invalid="ignore"):  # values near 1e308 overflow
             mean = float(places.mean())
             squares = float(np.square(places - mean).sum())
             both, step = self._count + len(places), mean - self._mean
@@ -122,14 +122,14 @@ class _Texts:
         self._count += len(array)
 
     def values(self) -> dict[str, Any]:
-        assert self._ends is not None  # `add` was called
+        assert self._ends is not None  # `add` is always called first
         low, high = self._ends
         mean = self._sum / self._count
         return {"blank": self._blank, "min length": low, "mean length": mean, "max length": high}
 
 
 class _Quantiles:
-    """Keeps up to `EXACT` values, and an estimate of more."""
+    """Keeps up to `EXACT` values; beyond that, a sketch estimates the quantiles."""
 
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
@@ -160,12 +160,12 @@ class _Quantiles:
 
 
 def _ordered(keys: pa.Array) -> pa.Array:
-    """Return a sorted copy, which does not keep the batch of the values in memory."""
+    """Return a sorted copy, so that the original batch can be freed."""
     return keys.take(pc.sort_indices(keys))
 
 
 def _at(ordered: pa.Array, share: float) -> Any:
-    """Return a quantile of ordered numbers, between two of them if necessary, as pandas does."""
+    """Return a quantile of sorted numbers, interpolated as in pandas."""
     place = (len(ordered) - 1) * share
     low = ordered[math.floor(place)].as_py()
     high = ordered[math.ceil(place)].as_py()

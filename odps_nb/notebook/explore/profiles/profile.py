@@ -149,7 +149,7 @@ class _Described:
         self._widen(array)
 
     def _begin(self, array: pa.Array) -> None:
-        """Choose the counters that suit the first values, with the bars of an earlier profile."""
+        """Choose counters that suit the first values, and reuse the bars of an earlier profile."""
         before = self._before
         self._scale = scale = scale_of(self._column, array.type)
         self._measures = Measures(scale)
@@ -214,7 +214,7 @@ class _Described:
         return str(cell_texts(pa.repeat(cell, 1), self._column, LABEL)[0])
 
     def _axis_ends(self, bars: Sequence[Bar], low: str, high: str) -> tuple[str, str]:
-        """Return the ends of the bars where rows are beyond them, else the extremes."""
+        """Return the axis end on each side that has outliers, and the extreme value otherwise."""
         if (scale := self._scale) is None:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]
@@ -272,8 +272,8 @@ class _Described:
 class _Values:
     """Counts the rows of each value.
 
-    With ``known`` bars, at most `MAX_VALUES` are counted. If there are more, their number is
-    estimated, and only the rows of the values with a bar are counted.
+    With ``known`` bars, up to `MAX_VALUES` values are counted exactly. Beyond that, the number of
+    distinct values is estimated, and rows are counted only for values with a bar.
     """
 
     def __init__(self, kind: pa.DataType, known: Sequence[Bar] | None) -> None:
@@ -325,7 +325,7 @@ class _Values:
         return min(self._sketch.count(), self._total)
 
     def counted(self) -> tuple[pa.Table, int]:
-        """Return the counted values with their rows, and the number of all rows."""
+        """Return the counted values with their row counts, and the total row count."""
         if self._sketch is None:
             self._merge()
         if self._sketch is not None:

@@ -1,4 +1,4 @@
-"""Draws random rows for a profile from all rows that match a filter, within bounds."""
+"""Draws a random sample of the rows that match a filter, with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ ENOUGH_ROWS = 1000
 
 @dataclass(slots=True)
 class SampledRows:
-    """Rows drawn for a profile; ``is_all`` if no other rows match, ``is_random`` if not the first.
+    """Rows drawn for a profile.
 
-    ``most`` bounds the number of rows, and `SAMPLE_BYTES` their size.
+    ``is_all``: no other rows match. ``is_random``: the rows are not just the first ones. ``most``
+    bounds the number of rows, and `SAMPLE_BYTES` their size.
     """
 
     most: int
@@ -42,11 +43,11 @@ class SampledRows:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further rows are taken."""
+        """Whether the sample accepts no more rows."""
         return self.rows >= self.most or self._bytes > SAMPLE_BYTES
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Take the rows of a batch; return whether all of them fit."""
+        """Add the rows of a batch; return whether all of them fit."""
         if not batch.num_rows:
             return True
         if self.is_full:
@@ -58,11 +59,11 @@ class SampledRows:
         return bool(part.num_rows == batch.num_rows)
 
     def end_round(self) -> None:
-        """Note that the rows so far are from all parts of the table alike."""
+        """Mark the end of a round: the rows so far come evenly from all parts of the table."""
         self._even = len(self.batches)
 
     def drop_round(self) -> None:
-        """Drop the rows of an incomplete round, if those of the complete ones are enough."""
+        """Drop the rows of an incomplete round if the complete rounds have enough rows."""
         even = self.batches[: self._even]
         if (rows := sum(one.num_rows for one in even)) >= ENOUGH_ROWS:
             self.batches, self.rows = even, rows
@@ -77,12 +78,12 @@ def draw_sample(
     *,
     matching: Callable[[], int | None] = lambda: None,
 ) -> SampledRows:
-    """Draw at most ``most`` of the rows that match a condition, spread over all of them.
+    """Draw at most ``most`` rows that match a condition, spread over the whole table.
 
-    With few matching rows, a search ends after `SAMPLE_SECONDS`. Rows without numbers, such as
-    those of a read with a filter and a limit, can only be taken from the start. ``matching``
-    returns the number of matching rows, if known: a few are all read, from the start, where the
-    service skips the most rows.
+    A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number, as
+    with both a filter and a limit, the first rows are taken. ``matching`` returns the number of
+    matching rows, if known. If it is at most ``most``, all of them are read from the start, where
+    the service skips the most rows.
     """
 
     def are_few() -> bool:
@@ -101,7 +102,7 @@ def draw_sample(
         is_late = False
     if is_late:
         sample.drop_round()
-    if not sample.is_all and not were_few and are_few():  # they were counted meanwhile
+    if not sample.is_all and not were_few and are_few():  # the count has arrived in the meantime
         first = _first_rows(rows, where, most, cancel)
         return first if first.is_all else sample
     return sample
@@ -150,7 +151,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 @contextmanager
 def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
-    """Return a token that ends the block after ``seconds``."""
+    """Yield a token that is cancelled after ``seconds``, which ends the block."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
     if timer is not None:
@@ -159,18 +160,18 @@ def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken
     try:
         yield token
     except CancelledError:
-        cancel.check()  # raises if the caller cancelled; otherwise the time is up
+        cancel.check()  # raises if the caller cancelled; otherwise, the time has run out
     finally:
         if timer is not None:
             timer.cancel()
 
 
 class RandomParts:
-    """Takes disjoint ranges of all rows in rounds, each of which reads from every part of them.
+    """Takes disjoint row ranges in rounds, each of which covers every part of the table.
 
-    So the rows of a few rounds are spread over the table, however many there are. The first round
-    has about ``sample`` rows. If these are not enough because of a filter, the next one has as many
-    as the share of matching rows lets expect, but not many more than all before, in random order.
+    So even a few rounds are spread over the whole table. The first round reads about ``sample``
+    rows. If a filter leaves too few of them, the size of the next round follows from the share of
+    matching rows, but is at most 4 times the rows read so far. Ranges are in random order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
@@ -186,7 +187,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)``, or none; ``found`` rows match so far."""
+        """Return the next ranges ``(start, rows)``, if any; ``found`` rows match so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))
@@ -201,7 +202,7 @@ class RandomParts:
 def _next_ranges(
     low: int, high: int, first: int, done: int, step: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the next rows of a part, which is read from ``first`` on and then from its start."""
+    """Yield the next ranges of a part, read from ``first`` to its end, then from its start."""
     count = min(step, high - low - done)
     start = first + done if first + done < high else first + done - (high - low)
     behind = max(0, start + count - high)  # rows to read from the start of the part

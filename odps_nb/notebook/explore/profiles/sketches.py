@@ -25,7 +25,7 @@ class DistinctSketch:
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, dtype=_WORDS)
-        self._limit: np.uint64 | None = None  # the greatest of the smallest hashes
+        self._limit: np.uint64 | None = None  # the greatest hash that is kept
 
     def add(self, values: pa.Array) -> None:
         """Add values without nulls."""
@@ -42,7 +42,7 @@ class DistinctSketch:
             self._limit = self._hashes[-1]
 
     def count(self) -> int:
-        """Return the estimate."""
+        """Return the estimated number of distinct values."""
         self._drop()
         if self._limit is None:
             return len(self._hashes)
@@ -92,7 +92,7 @@ class QuantileSketch:
         self._offsets = [0]
 
     def add(self, values: np.ndarray) -> None:
-        """Add numbers, none of which is NaN."""
+        """Add numbers, without NaN."""
         self._levels[0] = np.concatenate([self._levels[0], values])
         level = 0
         while len(self._levels[level]) > self.SIZE:
@@ -108,7 +108,7 @@ class QuantileSketch:
             level += 1
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the values below which these shares of the added numbers are."""
+        """Return the values below which these shares of the added numbers lie."""
         values = np.concatenate(self._levels)
         weights = np.concatenate([np.full(len(v), 2.0**n) for n, v in enumerate(self._levels)])
         order = np.argsort(values, kind="stable")

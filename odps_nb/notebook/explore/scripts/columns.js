@@ -1,7 +1,7 @@
-// The order, widths and visibility of an explorer's columns. They belong to the view alone: no request
-// depends on them. Columns are named by their number in the table.
+// The order, widths and visibility of an explorer's columns. They affect only the display, not the
+// requests. Columns are identified by their number in the table.
 
-const COLUMN_STEP = 24; // pixels by which a key changes a width
+const COLUMN_STEP = 24; // pixels by which a key press changes a width
 const [NARROWEST, WIDEST] = [40, 1200];
 
 function columnLayout({ box, redraw, jump }) {
@@ -36,13 +36,13 @@ function columnLayout({ box, redraw, jump }) {
     let left = corner ? corner.offsetWidth : 0;
     for (const n of shown().filter((one) => pinned.has(one))) {
       const width = head(n) ? head(n).offsetWidth : 0;
-      if (left + width > 0.7 * box.clientWidth) break; // the other columns need room, too
+      if (left + width > 0.7 * box.clientWidth) break; // leaves room for the other columns
       made.push(rule(n, `position: sticky; left: ${left}px; z-index: 1; background: var(--x-back); box-shadow: inset -1px 0 var(--x-line)`));
       left += width;
     }
     rules.textContent = made.join("\n");
     const top = box.querySelector("thead")?.offsetHeight ?? 0;
-    box.style.scrollPadding = `${top}px 0 0 ${left}px`; // what gets the focus is not below them
+    box.style.scrollPadding = `${top}px 0 0 ${left}px`; // keeps focused cells out from under pinned ones
   }
 
   function arrange(row) {
@@ -107,7 +107,7 @@ function columnLayout({ box, redraw, jump }) {
       title: "drag to resize",
       onclick: (event) => event.stopPropagation(),
       onpointerdown: (event) => {
-        event.preventDefault(); // or the header would be dragged
+        event.preventDefault(); // otherwise the header would be dragged
         grip.setPointerCapture(event.pointerId);
         const begin = head(n).offsetWidth - event.clientX;
         grip.onpointermove = (moved) => resize(n, begin + moved.clientX);

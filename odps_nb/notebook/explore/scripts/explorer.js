@@ -89,7 +89,7 @@ function render({ model, el }) {
   const described = h("span", { class: "odps-x-muted odps-x-described" });
   const search = h("input", {
     type: "search",
-    title: "finds a text in what the cells show, ignoring case; not in blobs",
+    title: "finds text in the displayed values, ignoring case; blobs are not searched",
     maxlength: 200,
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.isComposing) find();
@@ -237,7 +237,7 @@ function render({ model, el }) {
     if (!charts.panel.hidden) charts.panel.querySelector("select").focus();
   }
 
-  // -- showing --------------------------------------------------------------------------------
+  // -- drawing --------------------------------------------------------------------------------
 
   function endBusy(task) {
     if (task === "page") {
@@ -341,7 +341,7 @@ function render({ model, el }) {
 
   // -- panels ---------------------------------------------------------------------------------
 
-  // With `updates`, the panel shows new values of the same thing: the focus stays where it is.
+  // With `updates`, the panel shows new values of the same item and keeps the focus.
   function openPanel(label, parts, updates = false) {
     const at = updates ? [...panel.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     if (panel.hidden) back = document.activeElement;
@@ -385,7 +385,7 @@ function render({ model, el }) {
 
   function showCell(message) {
     const into = panel.querySelector("pre");
-    const of = `${message.row},${message.column}`; // another cell may have been opened since
+    const of = `${message.row},${message.column}`; // another cell may have been opened in the meantime
     if (panel.hidden || panel.dataset.cell !== of) return;
     into.textContent = message.text + (message.cut ? "… (truncated)" : "");
     if (PICTURE.test(message.src)) into.before(h("img", { src: message.src, alt: message.text }));

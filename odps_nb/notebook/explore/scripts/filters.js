@@ -11,7 +11,7 @@ const CONDITIONS = {
   null: "is null",
 };
 
-// The form that builds one condition; `send` sends it, and `leave` moves the focus on.
+// The form that builds one condition; `send` sends it, and `leave` moves the focus away.
 function filterForm(send, leave) {
   const column = h("select", { "aria-label": "column" });
   const kind = h("select", { "aria-label": "condition" });
@@ -23,12 +23,12 @@ function filterForm(send, leave) {
     h("label", {}, "Show rows where ", column),
     kind,
     fields,
-    h("label", { title: "shows the other rows, also those with a null" }, exclude, " exclude them"),
+    h("label", { title: "shows all other rows, including those with a null" }, exclude, " exclude them"),
     h("button", { onclick: () => apply() }, "Apply"),
     h("button", { onclick: () => close() }, "Cancel")
   );
   let columns = [];
-  let index = null; // of the condition that is edited
+  let index = null; // of the condition being edited
   let sent = false;
 
   const chosen = () => columns[column.value];
@@ -46,7 +46,7 @@ function filterForm(send, leave) {
     if (conditions.includes(op)) kind.value = op;
   }
 
-  // A field for one value. A text may have several lines, and a time more digits than a picker has.
+  // A field for one value. Text may have several lines, and a time more digits than a picker accepts.
   function field(label, value) {
     const type = chosen().input;
     if (type === "text") {
@@ -127,10 +127,10 @@ function filterForm(send, leave) {
     if (event.isComposing) return;
     if (event.key === "Escape") close();
     if (event.key !== "Enter" || event.shiftKey || !event.target.matches(".odps-x-value")) return;
-    event.preventDefault(); // Shift+Enter begins another line of a text
+    event.preventDefault(); // Shift+Enter starts a new line
     apply();
   });
-  // A condition that Python refuses stays open to be corrected.
+  // A condition that Python rejects stays open for correction.
   const failed = () => (sent = false);
   const applied = () => sent && close();
   return { form, setColumns, open, applied, failed };

@@ -2,7 +2,7 @@
 // `data-row` (-2: names, -1: profiles, 0…: rows of the page) and `data-column` (number in the table).
 
 const FOLD = 80;
-const PLAIN = /(^|_)(id|year)$/i; // names of columns whose integers have no separators
+const PLAIN = /(^|_)(id|year)$/i; // columns whose integers are shown without separators
 const GRID_KEYS = [
   ["arrows, Home, End", "move; with Ctrl to the first or last row"],
   ["Page Down, Page Up", "move by a screen, then to the next or previous page"],
@@ -16,11 +16,11 @@ const GRID_KEYS = [
   ["?", "show these keys"],
 ];
 
-// Puts separators into a number as people write it; other texts stay.
+// Adds thousands separators to a number; leaves other text unchanged.
 const separated = (text) =>
   /^-?\d+(\.\d+)?$/.test(text) ? text.replace(/\d+/, (whole) => whole.replace(/\B(?=(...)+$)/g, ",")) : text;
 
-// A cell of a spreadsheet: quoted if it has tabs or line breaks.
+// The text as a spreadsheet cell: quoted if it contains tabs or line breaks.
 const quoted = (text) => (/[\t\r\n]|^"/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 const tsv = (rows) => rows.map((row) => row.map((text) => quoted(text ?? "")).join("\t")).join("\n");
 
@@ -34,8 +34,8 @@ function gridPanel(view) {
   let grid = null;
   let focus = { row: 0, column: 0 };
   let anchor = focus; // the other corner of the selection
-  let pressed = false; // the mouse button, since it went down in a cell
-  let copying = null; // the range whose texts the kernel was asked for
+  let pressed = false; // whether the mouse button is down, after a press in a cell
+  let copying = null; // the range whose texts were requested from the kernel
   let waiting = [];
 
   const at = (row, column) => grid.querySelector(`[data-row="${row}"][data-column="${column}"]`);
@@ -224,14 +224,14 @@ function gridPanel(view) {
     const cell = event.target.closest("td[data-row]");
     if (!cell) return;
     if (event.button) {
-      if (cell.hasAttribute("aria-selected")) event.preventDefault(); // the selection stays
+      if (cell.hasAttribute("aria-selected")) event.preventDefault(); // keeps the selection
       return;
     }
     pressed = true;
     addEventListener("mouseup", () => (pressed = false), { once: true, capture: true });
     focus = placeOf(cell);
     if (event.shiftKey) {
-      event.preventDefault(); // no selection of text
+      event.preventDefault(); // prevents text selection
       place(true);
     } else {
       anchor = focus;
@@ -322,7 +322,7 @@ function gridPanel(view) {
 
   function rightClick(event) {
     const cell = event.target.closest("[data-row]");
-    if (!cell || (event.shiftKey && event.button === 2)) return; // Shift: the menu of the browser
+    if (!cell || (event.shiftKey && event.button === 2)) return; // Shift: the browser's menu
     event.preventDefault();
     event.stopPropagation();
     if (!cell.hasAttribute("aria-selected")) cell.focus();

@@ -1,8 +1,8 @@
-// The profiles of an explorer's columns: the row under the header, and the facts and bars of a panel.
+// The profiles of an explorer's columns: the row below the header, and the details in a panel.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// `filter(column, bar, exclude)` filters by a bar; bar -1 is the rows with a null.
+// `filter(column, bar, exclude)` filters by a bar; bar -1 selects the rows with a null.
 function columnProfiles({ filter, open }) {
   const groups = (found) => found.bars.map((bar, n) => [...bar, n]);
   const beside = (found) => groups(found).filter((one) => found.beside.includes(one[3]));
@@ -10,7 +10,7 @@ function columnProfiles({ filter, open }) {
   const largest = (bars) => Math.max(1, ...bars.map(([, rows, whole]) => Math.max(rows, whole || 0)));
   const outliers = (found) => (found.is_line ? beside(found) : []);
 
-  // Said of a bar; `whole` is its number of rows without the filter, scaled to the filtered rows.
+  // The tooltip of a bar; `whole` is its row count without the filter, scaled to the filtered rows.
   function tip([label, rows, whole]) {
     const usual = whole ? ` (without the filter: about ${count(Math.round(whole))})` : "";
     return `${label}: ${many(rows, "row")}${usual}`;
@@ -66,7 +66,7 @@ function columnProfiles({ filter, open }) {
     return h("span", { class: "odps-x-outlier", title: "show only these rows", onclick: click }, `${count(rows)} ${label}`);
   }
 
-  // The cell of a column in the row under the header.
+  // The cell of a column in the row below the header.
   function summary(column, n, found, label) {
     const cell = h("td", {
       role: "gridcell",
@@ -107,7 +107,7 @@ function columnProfiles({ filter, open }) {
     );
   }
 
-  // What the panel of a column shows of its profile.
+  // The profile part of a column's panel.
   function parts(n, found, label) {
     if (!found) return [h("div", {}, "no profile yet")];
     const facts = found.facts.map(([name, text]) =>

@@ -1,11 +1,11 @@
-// The order of the rows of an explorer: marks in the headers, clicks, and what a sort costs.
+// The sort order of an explorer: marks in the headers, clicks, and the cost question.
 
-// Asks whether a job that reads much shall run.
+// Asks whether to run a job that reads a lot of data.
 const costQuestion = (job, text, label, run) => [`${job} ${text}. `, h("button", { onclick: run }, label)];
 
 function sorting(send, say) {
-  // The order after a click on a column: ascending, then descending, then not sorted by it. `adds`
-  // keeps the other columns of the order.
+  // The order after a click on a column: ascending, then descending, then unsorted. `adds`
+  // keeps the other sort columns.
   function clicked(order, column, adds) {
     const now = order.find(([n]) => n === column);
     const others = order.filter(([n]) => n !== column);
@@ -24,7 +24,7 @@ function sorting(send, say) {
     return true;
   }
 
-  // The state and the mark of a header; with several columns, the mark has their number.
+  // The state and the mark of a header; with several sort columns, the mark includes the position.
   function mark(order, n) {
     const place = order.findIndex(([column]) => column === n);
     if (place < 0) return { state: "none", text: "" };

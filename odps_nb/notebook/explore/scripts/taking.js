@@ -1,9 +1,9 @@
-// Takes all selected rows out of the explorer: files to save, and code in a new cell (taking.py).
+// Exports the selected rows: as a downloaded file, or as code in a new cell (taking.py).
 
 const FILES = { csv: "CSV", parquet: "Parquet" };
 
 function takingPanel(send) {
-  let number = Math.floor(Math.random() * 2 ** 40); // another than in other views of the widget
+  let number = Math.floor(Math.random() * 2 ** 40); // differs from other views of the widget
   let opening = false;
   let chunks = [];
 
@@ -51,7 +51,7 @@ function takingPanel(send) {
     send({ do: "download", file: kind, number });
   }
 
-  // A view of the same widget elsewhere did not ask for these chunks, or for other ones.
+  // Another view of the same widget did not request these chunks.
   function add(message, buffers) {
     if (message.number === number) chunks.push(buffers[0]);
   }
@@ -71,9 +71,9 @@ function takingPanel(send) {
     if (message.cut) note.append("; all rows: ", h("code", {}, `${message.code}.to_pandas()`));
   }
 
-  // The JupyterLab extension adds the cell, and prevents the default.
+  // The JupyterLab extension adds the cell and calls preventDefault.
   async function addCell(message) {
-    if (!opening) return; // another view of the widget asked
+    if (!opening) return; // another view of the widget sent the request
     opening = false;
     const event = new CustomEvent("odps-nb-cell", {
       bubbles: true,

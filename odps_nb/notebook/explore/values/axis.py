@@ -41,7 +41,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
 
 
 def number_text(value: float | Decimal) -> str:
-    """Return a number for people: integers and decimals exactly, other numbers to six digits."""
+    """Return a number as readable text: integers and decimals exactly, others to six digits."""
     if isinstance(value, Decimal):
         return f"{_WIDE.normalize(value) or Decimal(0):,f}"
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):

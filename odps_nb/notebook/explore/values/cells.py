@@ -77,7 +77,7 @@ def nested_text(
 ) -> str:
     """Return a nested value as JSON, with ``<blob>`` in place of each BLOB.
 
-    Binary values are ``bytes_text`` of them, by default their first bytes and size.
+    ``bytes_text`` converts binary values to text; by default, to their first bytes and size.
     """
     if has_blob(column.type):
         value = map_blobs(value, column.type, lambda leaf, _: None if leaf is None else "<blob>")
@@ -102,7 +102,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
-    """Convert a value for JSON: map pairs to an object, bytes to a text."""
+    """Convert a value for JSON: map pairs to an object, bytes to text."""
     if isinstance(value, dict):
         return {str(key): _plain(one, bytes_text) for key, one in value.items()}
     if isinstance(value, list):

@@ -47,9 +47,9 @@ class Scale:
 
     ``at`` returns the value at a position, rounded to suit a bar width. ``place`` returns the
     position of a value. ``exact`` converts a cell to a value for a condition, and ``step`` rounds a
-    bar width up. ``keys`` and ``key`` convert cells and a value to numbers that compare exactly,
-    and ``back`` converts such a number to a value.
-    ``unit`` is the distance of two neighbouring integers or days. ``is_log`` allows logarithmic
+    bar width up. ``keys`` converts an array of cells, and ``key`` one value, to numbers that
+    compare exactly; ``back`` converts such a number to a value.
+    ``unit`` is the distance between neighbouring integers or days. ``is_log`` allows logarithmic
     axes.
     """
 
@@ -74,10 +74,10 @@ class Scale:
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
         found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # the last ones are equal at the limit of the type
+        return list(dict.fromkeys(found))  # at the limit of the type, the last ones are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
-        """Return the bounds of bars whose widths grow with the values, which are positive."""
+        """Return the bounds of bars on a logarithmic axis, which are positive."""
         bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-9)
         digits = (1, 2, 5) if 3 * (top - bottom) <= most + 4 else (1,)
         powers = range(bottom, top + 1, max(1, -(-(top - bottom) // most)))
@@ -104,7 +104,7 @@ def _round_step(step: float) -> float:
 
 
 def _unit_step(step: float, unit: float = 1.0) -> float:
-    """Return a round multiple of a unit, a power of ten, that is at least ``step``."""
+    """Return a round multiple of ``unit`` (a power of ten) that is at least ``step``."""
     step = _round_step(step)
     return step if step >= 10 * unit else max(1, math.ceil(step / unit - 1e-9)) * unit
 
@@ -193,7 +193,7 @@ def _times(arrow: pa.DataType) -> Scale:
     def ticks(moment: datetime.datetime) -> int:
         passed = moment.replace(tzinfo=None) - _EPOCH
         found = passed // timedelta(microseconds=1) * per_second // 10**6
-        return min(max(found, _LEAST), _MOST)  # nanoseconds end in 2262
+        return min(max(found, _LEAST), _MOST)  # the nanosecond range ends in 2262
 
     return Scale(
         places=lambda array: array.cast(pa.int64()).to_numpy().astype(float) / per_second,
@@ -215,7 +215,7 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
     except OverflowError:  # at the limit of datetime's range
         local = moment
     digits = "auto" if local.microsecond % 1000 or not local.microsecond else "milliseconds"
-    return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as cells
+    return local.isoformat(sep=" ", timespec=digits).replace("+00:00", "Z")  # as in cells
 
 
 def _rounded(place: float, step: float) -> float:

@@ -96,7 +96,7 @@ def text_of(value: Any, timezone: str | None) -> str:
 
 
 def shown_value(value: Any, timezone: str | None) -> str:
-    """Return a short text for people, with thousands separators."""
+    """Return a short readable text, with thousands separators."""
     if isinstance(value, datetime.datetime):
         return _local(value, timezone).isoformat(sep=" ")
     if isinstance(value, Decimal):
