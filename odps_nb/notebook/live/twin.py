@@ -181,7 +181,7 @@ class LiveView:
     # -- work in threads --------------------------------------------------------------------------
 
     def _run(self, task: str, work: Callable[[CancelToken], None]) -> None:
-        """Start a task, and cancel the previous one with the same name."""
+        """Start a task, and cancel a running one with the same name."""
         token = CancelToken()
         with self._lock:
             if self._closed:

@@ -229,7 +229,7 @@ def _explored(
     title: str,
     done: str,
 ) -> Explorer | None:
-    """Wait for a query, and return an explorer of its rows; without columns, show ``done``."""
+    """Wait for a query; return an explorer, or display ``done`` if the result has no columns."""
     with (
         cancels(rows.cancel),
         rows._reading(context.listener(quiet=args.quiet)) as (tracker, _),
