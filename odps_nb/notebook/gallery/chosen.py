@@ -168,7 +168,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Read the metadata of blobs that a choice requires; yield each blob when it is read."""
+        """Read the metadata that a choice needs; yield each blob of ``places`` when it is read."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
@@ -195,7 +195,7 @@ class Chosen:
             inside[index] = bool(text) and searched.casefold() in text
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
-        """Return the examined blobs that match a choice, in the chosen order."""
+        """Return the blobs known to match a choice, in the chosen order."""
         found = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
             return found[::-1] if choice.descending else found
