@@ -270,7 +270,7 @@ def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
-    """Return the schema with BINARY in place of text in data columns, even in nested types.
+    """Return the schema with BINARY in place of text in data columns, including nested types.
 
     BLOB references and partition columns stay text.
     """

@@ -77,7 +77,7 @@ class Parsed:
         return f"Parsed({sorted(self.found)}, <{len(self.data)} B>)"
 
     def text(self, name: str) -> str:
-        """Return one text value."""
+        """Return one string."""
         return _checked(self.found.get(name), str)
 
     def number(self, name: str) -> int:
@@ -85,11 +85,11 @@ class Parsed:
         return _checked(self.found.get(name), int)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of text values."""
+        """Return a list of strings."""
         return tuple(_checked(text, str) for text in _checked(self.found.get(name), list))
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
-        """Return a list of rows of text values."""
+        """Return a list of rows of strings."""
         rows = [_checked(row, list) for row in _checked(self.found.get(name), list)]
         return [tuple(_checked(text, str) for text in row) for row in rows]
 

@@ -21,24 +21,24 @@ _LINES: Final = 20
 _MOSTLY: Final = 0.8  # minimum share of lines with the same number of fields
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
-_RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the names, as in Markdown
+_RULE: Final = re.compile(r"[\s|:+-]+")  # the line below the header, as in Markdown
 
 _Rows = list[list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The field separator, and the offset at which the line of names begins."""
+    """The field separator, and the offset of the header line."""
 
     separator: str
     start: int = 0
 
 
 def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | None:
-    """Return a table's form; ``None`` if the text is not a table.
+    """Return the separator and header offset; ``None`` if the text is not a table.
 
-    Lines before the names that begin with ``#`` are comments; the last one holds the names if it
-    has as many fields as the rows. Unless ``whole``, the last line may be truncated. If
+    Leading lines that begin with ``#`` are comments; the last one is the header if it has as many
+    fields as the rows. Unless ``whole``, the last line may be truncated. If
     ``separator`` is set, any text is considered a table.
     """
     if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
@@ -58,7 +58,7 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
 
 
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
-    """Yield each line's number and fields, beginning with the names.
+    """Yield each line's number and fields, beginning with the header.
 
     Skips blank lines and comments, which begin with ``#`` and do not have as many fields as the
     first line. Raises `ValueError` for a field that is too long, and for an unclosed quote.
@@ -145,7 +145,7 @@ def _is_column(rows: _Rows) -> bool:
 
 
 def _names_at(sample: str, start: int, comment: int, rows: _Rows, separator: str) -> int:
-    """Return the offset of the names: after the last comment's ``#`` if that comment has them."""
+    """Return the header's offset: after the last comment's ``#`` if the comment is the header."""
     if start == comment or not rows:
         return start
     line = sample[comment:start].rstrip("\r\n")

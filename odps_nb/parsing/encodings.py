@@ -37,7 +37,7 @@ _WIDER: Final = {
 }  # fmt: skip
 """Supersets that files often use although they state the narrower encoding."""
 _HIVE_LINES: Final = 20
-_VARIETY: Final = 3  # minimum number of distinct bytes in a text
+_VARIETY: Final = 3  # minimum number of distinct bytes in text
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII and the common characters of GB 2312: level 1 and punctuation."""
 
@@ -108,7 +108,7 @@ def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
 
 
 def _is_hive(text: str) -> bool:
-    """Whether every line has the same number of ``\\x01``, Hive's field separator."""
+    """Whether every line has the same number of ``\\x01`` characters, Hive's field separators."""
     lines = text.split("\n")
     whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
     return len({line.count("\x01") for line in whole}) == 1

@@ -42,7 +42,7 @@ class Question:
         Observation that odps_nb assumes; a tuple lists several allowed values. Any other members of
         an observation are recorded but not compared.
     needs
-        Kinds of table that it uses. ``table`` is the user's table; the others (`scratch.KINDS`) are
+        Kinds of table to use. ``table`` is the user's table; the others (`scratch.KINDS`) are
         created, which requires ``--write``.
     requests, statements, rows, seconds
         Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.

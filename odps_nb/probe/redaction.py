@@ -35,7 +35,7 @@ class Redactor:
             self._placeholders.setdefault(text.lower(), f"<{placeholder}>")
 
     def number(self, text: object, kind: str) -> None:
-        """Replace each new text with ``<kind-1>``, ``<kind-2>``, … from now on."""
+        """Replace each new string with ``<kind-1>``, ``<kind-2>``, … from now on."""
         if isinstance(text, str) and text and text.lower() not in self._placeholders:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._placeholders[text.lower()] = f"<{kind}-{self._counts[kind]}>"
@@ -88,7 +88,7 @@ def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_code(code: str | None) -> str | None:
-    """Return an error code if it is well-formed, else ``None``."""
+    """Return an error code, or ``"<no code>"`` if it is malformed; ``None`` stays ``None``."""
     return code if code is None or _CODE.fullmatch(code) else "<no code>"
 
 

@@ -1,7 +1,7 @@
 """Write sessions: streams, parts, commit and abort (``docs/protocol.md`` section 7).
 
-A part is a row file of an upload, listed in the catalog but invisible to readers. A commit makes
-parts visible in one transaction.
+A part is a file with the rows of an upload, listed in the catalog but invisible to readers. A
+commit makes parts visible in one transaction.
 """
 
 from __future__ import annotations

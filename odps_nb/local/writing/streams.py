@@ -36,7 +36,7 @@ class StoredWriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream of a session. ``token`` is empty unless it is an exactly-once stream."""
+    """One stream of a session. ``token`` is empty unless the stream is exactly-once."""
 
     stream_id: str
     version: int
@@ -89,7 +89,7 @@ class Streams:
         return None if row is None else _stream(row)
 
     def set_token(self, session: StoredWriteSession, stream: Stream, token: str) -> None:
-        """Set a new access token of an exactly-once stream."""
+        """Set a new access token for an exactly-once stream."""
         self._db.run(
             "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
             token,
@@ -132,7 +132,7 @@ class Streams:
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
-        """Delete the parts of a session, and their files unless they were published."""
+        """Delete the parts of a session, and those of their files that were not published."""
         with self._db.transaction() as db:
             found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
             names = {row["name"] for row in found}

@@ -102,6 +102,6 @@ class Publisher:
         return file
 
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
-        """Read a whole file with the table's columns and the operation. Missing values are null."""
+        """Read a file with the table's columns and the operation; missing values are null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
         return read_file(self._folder, name, columns)

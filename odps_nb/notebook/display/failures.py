@@ -1,7 +1,7 @@
 """Shows an odps_nb error in a cell as three lines instead of a traceback.
 
-The lines become an ordinary ``error`` output through IPython's custom exception hook. So every tool
-sees a failed cell, "Run All" stops, and each front end escapes the text.
+The lines become an ordinary ``error`` output through IPython's custom exception hook. Every
+tool therefore sees a failed cell, "Run All" stops, and each front end escapes the text.
 """
 
 from __future__ import annotations

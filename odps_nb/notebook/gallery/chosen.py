@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 AT_A_TIME: Final = 6
 ALL: Final = "all kinds"
 MAX_SEARCH: Final = 200
-_KEPT: Final = 32 << 20  # maximum total characters of the cached texts
+_KEPT: Final = 32 << 20  # maximum total characters of cached text
 _UNREAD: Final = "not read"
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first progress report, and between reports
 Order = Literal["row", "name", "size"]
@@ -154,7 +154,7 @@ class Chosen:
         """Return the blobs that must be read to apply a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
-            # a copy, because other threads add texts
+            # make a copy, because other threads add entries
             sought, kept = choice.search.casefold(), dict(self._texts)
             self._found = (choice.search, {at: sought in text for at, text in kept.items()})
         return [
@@ -168,7 +168,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Read the metadata that a choice needs from these blobs, yielding each blob when done."""
+        """Read the metadata that a choice needs; yield each blob of ``places`` when it is read."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
@@ -195,7 +195,7 @@ class Chosen:
             inside[index] = bool(text) and searched.casefold() in text
 
     def ordered(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs that match a choice, in its order, skipping those not yet examined."""
+        """Return the blobs known to match a choice, in the chosen order."""
         found = [index for index in range(len(self.column)) if self._fits(index, choice)]
         if choice.order == "row":
             return found[::-1] if choice.descending else found
@@ -227,7 +227,7 @@ class Chosen:
         total = len(self.column)
         if len(self._formats) < total or not total:
             return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # a copy, because other threads add formats
+        known = list(self._formats.values())  # make a copy, because other threads add formats
         read = [format for format in known if format is not UNREAD]
         items = [(ALL, f"{ALL} ({total:,})")]
         of_kind = Counter(format.kind for format in read)

@@ -193,7 +193,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw several tiles concurrently; return a service error in place of its tile."""
+    """Draw several tiles concurrently; return a service error in place of a failed tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)

@@ -48,7 +48,7 @@ MAX_SHOWN: Final = 100_000
 """Maximum tiles that can be scrolled to."""
 _BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
-_FIRST: Final = 6  # tiles of the static page to show before the others are read
+_FIRST: Final = 6  # tiles that the static page shows before the others are read
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
@@ -90,7 +90,7 @@ class Gallery(LiveView):
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(self._chosen)
-        #: The view that last requested a new choice, and its number for the request.
+        #: The view that last requested a new choice, and the number that it gave the request.
         self._question: dict[str, Any] = {}
         super().__init__()
 
@@ -122,8 +122,8 @@ class Gallery(LiveView):
     def search(self, text: str) -> None:
         """Show only blobs with this text in their name, row label or first 64 KiB of content.
 
-        Sends one small request per blob. Texts that do not fit into the cache (32 Mi characters)
-        are read again by the next search.
+        Sends one small request per blob. Text that does not fit into the cache (32 Mi characters)
+        is read again by the next search.
         """
         self._show(replace(self._chosen.choice, search=text.strip()))
 
@@ -202,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs; ``fresh`` if the request ``question`` of a view changed them."""
+        """Send the shown blobs; ``fresh`` if they were changed by a view's request ``question``."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -324,7 +324,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names; without one, the selected blobs."""
+        """Return the blob that a message names; if it names none, the selected blobs."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 

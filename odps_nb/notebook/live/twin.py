@@ -41,8 +41,8 @@ def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
     Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``, without user data. ``common.js``, the scripts named ``parts`` and their style sheets
-    are prepended to the two files; a script need not have a style sheet.
+    ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their style
+    sheets are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget
@@ -152,7 +152,7 @@ class LiveView:
             self._tell_error(self._task, error)
 
     def _texts(self) -> Mapping[str, str]:
-        """Return the strings of the widget's state by name, without user data."""
+        """Return the strings of the widget's state by name; they contain no user data."""
         return {}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
@@ -181,7 +181,7 @@ class LiveView:
     # -- work in threads --------------------------------------------------------------------------
 
     def _run(self, task: str, work: Callable[[CancelToken], None]) -> None:
-        """Start a task, and cancel the previous one of the same name."""
+        """Start a task, and cancel a running one with the same name."""
         token = CancelToken()
         with self._lock:
             if self._closed:
@@ -209,7 +209,7 @@ class LiveView:
         try:
             token.check()
             work(token)
-        except Exception as found:  # noqa: BLE001  # the view reports it
+        except Exception as found:  # noqa: BLE001  # the view reports the error
             error = found
         with self._lock:
             is_last = self._tokens.get(task) is token and not self._closed

@@ -1,4 +1,4 @@
-"""Declares subcommands and their arguments, and parses command lines; errors have one line."""
+"""Declares subcommands and arguments, and parses command lines; error messages have one line."""
 
 from __future__ import annotations
 

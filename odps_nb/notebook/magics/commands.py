@@ -61,7 +61,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         raise UsageError("--root is for local only: %odps connect local --root DIR")
     origin = (args.target, args.project, args.schema, args.timezone, args.root)
     if args.target == "local" and context.is_alive(origin):
-        connection = context.connection  # running the same cell again keeps its tables
+        connection = context.connection  # running the same cell again keeps the service's tables
     else:
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
@@ -225,7 +225,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:
-    """Return the folder that is named, directly or in a variable, or else the variable's value."""
+    """Return the folder that ``name`` or its variable names, or else the variable's value."""
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None

@@ -157,7 +157,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
     # in "select am… from orders" the table comes after the cursor
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
-    if "." in fragment:  # a column of an aliased table
+    if "." in fragment:  # complete a column of an aliased table
         return _among(fragment.rpartition(".")[2], columns)
     return _among(fragment, [*columns, *names("tables", "")])
 
@@ -228,7 +228,7 @@ class NameCache:
         with self._answered:
             self._ask(key)
             if self._patience and not self._closed and key not in self._waited:
-                self._waited.add(key)  # so that a slow service does not delay every Tab
+                self._waited.add(key)  # a slow service must not delay every Tab
                 self._answered.wait_for(lambda: key in self._answers, self._patience)
             return self._known.get(key, ())
 

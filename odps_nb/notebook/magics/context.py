@@ -64,7 +64,7 @@ class Context:
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
-        self.cache.prefetch()  # so that the first Tab already knows the tables
+        self.cache.prefetch()  # the first Tab can then offer the tables
 
     def opening(self, connection: Connection) -> str:
         """Return code that assigns this connection, or an equivalent one, to ``odps``.

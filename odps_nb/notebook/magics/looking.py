@@ -29,9 +29,9 @@ T = TypeVar("T")
 @parsed_as("odps tables")
 @argument("pattern", nargs="?", metavar="PATTERN", help="Only tables that match, e.g. ord*.")
 def tables(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
-    """List the project's tables; up to 40 tables are described.
+    """List the project's tables; describe them if there are at most 40.
 
-    A description has the number of rows, size, partition columns and comment. names = %odps tables
+    Descriptions show the row count, size, partition columns and comment. names = %odps tables
     returns a sequence of rows, whose first item is the table name.
     """
     names = [str(name) for name in context.connection.tables(args.pattern)]
@@ -55,7 +55,7 @@ def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | N
     def described(name: str) -> T | None:
         try:
             return describe(name)
-        except OdpsNbError:  # dropped in the meantime, or no permission
+        except OdpsNbError:  # the table was dropped meanwhile, or is not readable
             return None
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")
@@ -78,7 +78,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
     table = %odps schema TABLE returns the table object.
     """
     table = context.connection.table(args.table)
-    table.info  # noqa: B018  # fetched now, so that a missing table fails in this cell
+    table.info  # noqa: B018  # fetch now, so a missing table fails in this cell
     return table
 
 

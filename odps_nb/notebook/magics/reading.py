@@ -105,7 +105,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Replace ``:name`` and ``{name}`` in a text by their values, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a string by their values, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -229,7 +229,7 @@ def _explored(
     title: str,
     done: str,
 ) -> Explorer | None:
-    """Wait for a query, and return an explorer of its rows; without columns, show ``done``."""
+    """Wait for a query; return an explorer, or display ``done`` if the result has no columns."""
     with (
         cancels(rows.cancel),
         rows._reading(context.listener(quiet=args.quiet)) as (tracker, _),
@@ -276,14 +276,14 @@ def _finish(
 ) -> Any:
     """Convert a scan or SQL result to the requested type, immediately or in the background.
 
-    ``total`` returns the total row count; ``done`` is the note for a result without columns.
+    ``total`` returns the total row count; ``done`` is displayed for a result without columns.
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
         refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
-        # Each action on the DataFrame shows its own progress, unless quiet disables all of it.
+        # Each action on the DataFrame shows its own progress, unless quiet disables progress.
         frame = source.to_spark(
             spark_session(context, quiet=args.quiet), progress=False if args.quiet else None
         )
@@ -396,6 +396,6 @@ def spark_session(context: Context, *, quiet: bool) -> Any:
     from odps_nb import spark  # imported only for -t spark
 
     session = spark.session(progress=context.listener(quiet=quiet))
-    context.shell.user_ns["spark"] = session  # so that the user can stop it
+    context.shell.user_ns["spark"] = session  # the user can stop it there
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

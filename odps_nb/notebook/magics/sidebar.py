@@ -1,7 +1,7 @@
 """Serves the JupyterLab sidebar with projects, schemas, tables, columns and partitions as JSON.
 
-The sidebar (``labextensions/`` of the repository) makes the kernel evaluate `answer` as a user
-expression, which executes no cell and defines no names. It uses the magics' connection, never
+The sidebar (in the repository's ``labextensions/``) makes the kernel evaluate `answer` as a user
+expression, which executes no cell and defines no names. `answer` uses the magics' connection, never
 opens one itself, and shares the table name cache with tab completion.
 """
 
@@ -66,7 +66,7 @@ def children(
     The result contains ``kind`` (``tables`` if a project has no schemas) and ``items``, and for
     tables also ``prefix`` (the text before each name) and ``more`` (whether the list is truncated).
     Columns come with ``rows`` (``None`` if unknown) and ``partitioned``. The kind ``described``
-    returns the columns of each table in ``path``, ``None`` for those that cannot be read.
+    returns the columns of each table in ``path``, or ``None`` for an unreadable table.
     """
     if kind == "projects":
         return _projects(connection)
@@ -178,5 +178,5 @@ def _partitions(connection: Connection, table: str) -> dict[str, Any]:
 
 
 def _is_refused(error: ServiceError) -> bool:
-    """Whether the access key must not read this list, as opposed to a busy or broken service."""
+    """Whether the service refuses access to this list, rather than being busy or broken."""
     return error.status is not None and 400 <= error.status < 500 and error.status != 429

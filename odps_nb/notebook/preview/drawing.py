@@ -118,7 +118,7 @@ def text_box(content: str, size: Size, *, label: str, wrap: bool = True) -> Html
 
 
 def source_box(text: str, size: Size, *, label: str) -> Html:
-    """Return a text's first lines in a scrollable box."""
+    """Return the first lines of ``text`` in a scrollable box."""
     lines = text.splitlines()[: size.lines]
     return text_box("\n".join(shorten(line, _LINE) for line in lines), size, label=label)
 

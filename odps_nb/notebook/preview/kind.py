@@ -95,7 +95,7 @@ class Kind:
     #: Lower values are tried first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, plus a small offset.
     precedence: int = BINARIES
     limit: int = HEAD  #: Maximum size of a blob that is read in full.
-    head: int = HEAD  #: Number of bytes to read of a larger blob.
+    head: int = HEAD  #: Number of bytes to read from a larger blob.
     alone: int = 0  #: Replaces ``limit`` for a large preview, if greater.
     whole: bool = False  #: Whether drawing requires all bytes.
     #: Whether to embed the original bytes in the page if they fit. If so, at least as many bytes as

@@ -28,7 +28,7 @@ def parse(parser: str, data: bytes, size: Size, **options: object) -> Parsed:
 
 
 def draw_parsed(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Parse the excerpt with the parser of the kind, and draw the result."""
+    """Parse the excerpt with the parser for the format's kind, and draw the result."""
     parsed = parse(
         format.kind,
         excerpt.data,

@@ -27,7 +27,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
     embed
         Maximum bytes to embed in a ``data:`` URL.
     alone
-        Whether the preview is large, so that the limit `Kind.alone` applies.
+        Whether the preview is large, in which case the limit `Kind.alone` applies.
     """
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file)

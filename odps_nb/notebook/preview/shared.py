@@ -18,7 +18,7 @@ _LINES: Final = frozenset(
     {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
 )
 
-#: Prefix of the error for a film or sound that a browser may still play.
+#: Prefix of the error for a video or audio file that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
 
 
@@ -32,7 +32,7 @@ class Size:
     height: int
     rows: int  #: Maximum rows of a table; likewise ``columns``.
     columns: int
-    lines: int  #: Maximum lines of a text.
+    lines: int  #: Maximum lines of text.
 
     @property
     def box(self) -> str:

@@ -67,7 +67,7 @@ class Tile:
 
     @cached_property
     def words(self) -> str:
-        """Format, facts, encoding and size as one text."""
+        """Format, facts, encoding and size as one string."""
         what = [self.format.label, *self.drawing.facts]
         if self.format.encoding not in ("", "utf-8", "utf-8-sig"):
             name = self.format.encoding.replace("_", "-")
@@ -228,7 +228,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bo
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
-    except Exception:  # noqa: BLE001  # e.g. bytes that are invalid in the text's encoding
+    except Exception:  # noqa: BLE001  # e.g. the bytes are invalid in the text's encoding
         _log.debug("the fallback of %s failed", format.kind, exc_info=True)
         made = binary.draw(excerpt, format, size, name=name)
     return replace(made, note=note)

@@ -70,7 +70,7 @@ class BackgroundResult:
                 return self._future.result()
             self._home.require(self._title)
             if self._stopping.is_set():
-                self._cancel()  # again, because the work may have missed the first call
+                self._cancel()  # cancel again, because the work may have missed the first call
             if deadline is not None and time.monotonic() >= deadline:
                 raise StateError(
                     f"{self._title} is still running", hint="wait longer, or stop it with .cancel()"

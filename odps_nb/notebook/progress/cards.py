@@ -183,7 +183,7 @@ class CardListener(Flusher):
             snapshot = replace(snapshot, message=snapshot.error)
         super().stop(snapshot)
         if self._lasts and self._placed:
-            self._draw(snapshot)  # draws a card even if the operation never started
+            self._draw(snapshot)  # draw a card even if the operation never started
             self._draw_again(snapshot)
         if self._button is not None:
             self._button.remove()
@@ -196,7 +196,7 @@ class CardListener(Flusher):
         registered: list[Callable[[], None]] = []
 
         def once(_: BaseException | None) -> None:
-            for remove in registered:  # empty if a cell in another thread ends first
+            for remove in registered:  # the list is empty if a cell in another thread ends first
                 remove()
             self._draw(snapshot)
 

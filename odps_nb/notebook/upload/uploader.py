@@ -76,7 +76,7 @@ class Wanted:
 class PickedFiles:
     """The files of one upload. Each chunk arrives once, and in order.
 
-    Iteration yields the files like those of a folder; `close` removes them.
+    Iteration yields each file as a `FolderFile`; `close` removes the files.
     """
 
     def __init__(self, announced: Sequence[Announced]) -> None:
@@ -132,7 +132,7 @@ class PickedFiles:
         for number, one in enumerate(self.announced):
             file = self._path(number)
             os.utime(file, ns=(one.modified, one.modified))
-            modified = file.stat().st_mtime_ns  # at this file system's resolution
+            modified = file.stat().st_mtime_ns  # rounded to this file system's resolution
             yield FolderFile(file=file, path=one.name, size=one.size, modified=modified)
 
     def close(self) -> None:
@@ -290,7 +290,7 @@ class Uploader(LiveView):
         self._send({"kind": "problem", "state": state, "lines": lines})
 
     def _tell_end(self, task: str) -> None:
-        pass  # the "done" or "problem" message reports it
+        pass  # the "done" or "problem" message reports the end
 
     def _forget(self) -> None:
         picked, self._picked, self._pieces = self._picked, None, iter(())

@@ -67,11 +67,11 @@ def blob_map(
         column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which
         `odps_nb.spark.write` then uploads.
     schema
-        The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
+        The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error
         What to do if a row's blob is missing, damaged or too large, if `fn` raises, or if its
         result does not fit `schema`. ``"raise"`` ends the job with an error that names the row and
-        its reference. ``"null"`` sets its new columns to null. Any other text is the name of an
+        its reference. ``"null"`` sets its new columns to null. Any other string is the name of an
         additional string column for the error of each row. The job always fails if the service does
         not respond or refuses the keys.
     compression

@@ -43,7 +43,7 @@ REFERENCES_PER_REQUEST = 64
 #: Maximum bytes of blobs that wait for the function, and of blobs kept for a later row.
 FETCHED_AHEAD = 64_000_000
 KEPT = 64_000_000
-#: Rows and bytes of results after which a batch is sent. Only its last row may exceed the bytes.
+#: Rows and bytes of results after which a batch is sent; its last row may exceed the byte limit.
 ROWS_PER_BATCH = 4096
 BYTES_PER_BATCH = 16_000_000
 LARGEST_BATCH = 64_000_000

@@ -1,4 +1,4 @@
-"""Silences redundant warnings and an error log of pyspark and Java."""
+"""Silences redundant warnings from pyspark and Java, and an error log of pyspark."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def without_query_log() -> Iterator[None]:
     """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
     from pyspark.logger import PySparkLogger
 
-    # the first call determines the logger's class, so it must be that of pyspark
+    # the first call determines the logger's class, so it must be pyspark's own
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

@@ -22,7 +22,7 @@ SERVER = {
 }
 
 _REDACTION = "spark.sql.redaction.string.regex"
-#: Matches options with keys in the text of plans, which the Connect server logs.
+#: Matches options that contain keys in the text of plans, which the Connect server logs.
 _KEYS = r'key: "(?i:access_id|access_key|sts_token|bearer_token|app_id|app_key)"\s+value: "[^"]*"'
 _ANSWER = 10.0
 
@@ -59,7 +59,7 @@ def check_server(url: str) -> None:
 
 
 def _address(url: str) -> tuple[str, int]:
-    # The rest of the URL may hold a token, so no error repeats it.
+    # The rest of the URL may contain a token, so no error repeats it.
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -72,7 +72,7 @@ def session(
         Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its JSON
         log of failed queries. ``spark.stop()`` undoes this. Default: show all three.
     progress
-        As for `Table.read`: by default, a card shows that Spark starts.
+        As for `Table.read`: by default, a card shows that Spark is starting.
     conf
         Spark settings, which override ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
@@ -89,7 +89,7 @@ def session(
     Raises
     ------
     MissingDependencyError
-        No pyspark >= 4.0 is installed, or no Java >= 17 (not needed with a remote server).
+        pyspark >= 4.0 or Java >= 17 (not needed with a remote server) is not installed.
     ConfigError
         A name is not a Spark setting, or both `master` and `remote` are passed.
     ConnectError
@@ -148,7 +148,7 @@ def _started(
         master = master or os.environ.get(_MASTER) or "local[*]"
         builder = SparkSession.builder.master(master)
     java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)  # Spark's launcher reads only this
+    os.environ["JAVA_HOME"] = str(java.home)  # Spark's launcher reads only this variable
     os.environ.update(_environment(master, os.environ))
     ours = defaults(master)
     if is_local(master) and (warehouse := "spark.sql.warehouse.dir") not in chosen:
@@ -221,7 +221,7 @@ def defaults(master: str) -> dict[str, str]:
         "spark.python.task.killTimeout": "500ms",
     }
     zone = local_zone(os.environ)
-    if zone:  # set explicitly, so that executors in another zone use it
+    if zone:  # executors in another zone must use this zone, too
         settings["spark.sql.session.timeZone"] = zone
     if is_local(master):
         settings |= {
@@ -233,7 +233,7 @@ def defaults(master: str) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
-        if sys.platform == "linux":  # reads 17-20 % faster; elsewhere socket paths may be too long
+        if sys.platform == "linux":  # 17-20 % faster reads; elsewhere socket paths may be too long
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())

@@ -1,7 +1,7 @@
 """Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
-Spark delivers a task's counts after the task has succeeded, before the action returns. This runs on
-executors, and in the processes that plan and commit ``format("odps")``.
+Spark delivers a task's counts after the task has succeeded, before the action returns. Counters
+run on executors, and in the processes that plan and commit ``format("odps")``.
 """
 
 from __future__ import annotations

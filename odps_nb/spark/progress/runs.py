@@ -50,7 +50,7 @@ def runs_of(context: SparkContext) -> Runs:
     runs = _RUNS.get(context)
     if runs is None:
         runs = _RUNS[context] = Runs(context)
-        weakref.finalize(context, runs.close)  # also at exit, so that cards are completed
+        weakref.finalize(context, runs.close)  # complete the cards at exit, too
     return runs
 
 
@@ -71,7 +71,7 @@ class _Run:
     last: float = field(default_factory=time.monotonic)
     _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _times: int = 0  # how often the same part was read
+    _times: int = 0  # how often one part was read
     _totals: dict[str, int | None] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Archives and compressed files: the names inside, or the first lines of a compressed text."""
+"""Archives and compressed files: the names inside, or the first lines of compressed text."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ KIND = Kind(
     formats=(_ZIP, _NPZ, _TAR, _RAR, *_PACKED),
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 20,  # tried late, because the signature of a tar is at byte 257
+    precedence=BINARIES + 20,  # tried late, because the signature of tar is at byte 257
     limit=8 * MIB,
 )

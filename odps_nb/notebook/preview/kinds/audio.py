@@ -180,7 +180,7 @@ def _wav_code(data: bytes, format: Format) -> int:
 
 
 def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
-    """Return the waveform above the player; omit each of them if its ``data:`` URL is empty."""
+    """Return the waveform above the player; omit either if its ``data:`` URL is empty."""
     style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
     alt = f"loudness of {name} over time"
     heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
@@ -259,7 +259,8 @@ def _length_in_index(data: bytes) -> float | None:
     at = data.find(b"mvhd") + 4
     if at < 4 or len(data) < at + 32:
         return None
-    # after the version: two times, the unit, the duration; the unit has 4 bytes, the others 4 or 8
+    # after the version: two timestamps, the time unit and the duration; the unit has 4 bytes, and
+    # the others have 4 or 8
     units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
     return length / units if units else None
 

@@ -9,7 +9,7 @@ from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
 _BINARY = Format(UNKNOWN, "binary")
-# compound files of old Microsoft programs, identified by their stream names
+# compound files from old Microsoft programs, identified by their stream names
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS: Final = {
     "WordDocument": Format("application/msword", "Word 97"),
@@ -47,7 +47,7 @@ _FORMATS = (
         starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
 )
-# formats whose signature is not only at the start; each has alternatives of {offset: bytes}
+# formats with signatures beyond the start; each format lists alternatives as {offset: bytes}
 _MARKED: Final = (
     (
         Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),

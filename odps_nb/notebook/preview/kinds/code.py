@@ -1,6 +1,6 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical beginnings of lines. A file with too few of them is plain text.
+A language is recognised by typical line beginnings. A file with too few of these is plain text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
 _RST_TEXT = _language(
     "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
 )
-# a pattern of the first line (#!), and a pattern of other lines, which must match two of them
+# a pattern for the first line (#!), and a pattern that must match two other lines
 _LANGUAGES: Final = (
     (
         _language("text/x-python", "Python", "application/x-python", "text/x-script.python"),
@@ -91,7 +91,7 @@ _LANGUAGES: Final = (
 )
 _C: Final = _LANGUAGES[-1][0]
 _C_PLUS_PLUS: Final = _language("text/x-c++", "C++", "text/x-c++src", *_C.aliases[:2], _C.mime)
-# words, outside comments, that are C++ but not C
+# words, outside comments, that exist in C++ but not in C
 _NOT_C: Final = re.compile(
     r"^\s*(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
     r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
@@ -196,5 +196,5 @@ KIND = Kind(
     formats=(_MARKDOWN, _RST_TEXT, _C_PLUS_PLUS, *(format for format, _, _ in _LANGUAGES)),
     draw=_draw,
     recognise=_recognise,
-    precedence=TEXTS + 40,  # after formats with a recognisable structure
+    precedence=TEXTS + 40,  # tried after formats with a recognisable structure
 )

@@ -10,7 +10,7 @@ from odps_nb.notebook.preview.parsing import draw_parsed
 _TRUETYPE = Format(
     "font/ttf", "TrueType", aliases=("application/x-font-ttf", "font/sfnt", "application/font-sfnt")
 )
-# version, number of tables and name of the first table: the version alone is not specific
+# version, number of tables and name of the first table: the version alone is not specific enough
 _TRUETYPE_START = re.compile(rb"(?:\x00\x01\x00\x00|true)\x00[\x01-\x7f].{6}[ -~]{4}", re.DOTALL)
 _FORMATS = (
     _TRUETYPE,

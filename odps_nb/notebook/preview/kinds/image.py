@@ -58,7 +58,7 @@ _FORMATS = (
         "image/jp2",
         "JPEG 2000",
         aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
-        # a file, and a raw codestream (ITU-T T.800, annexes I and A)
+        # a JPEG 2000 file, and a raw codestream (ITU-T T.800, annexes I and A)
         starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
     ),
     Format(
@@ -79,7 +79,7 @@ def _recognise(head: Head) -> Format | None:
     data = head.data
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return _WEBP
-    # two letters are not specific, so check the following fields as well
+    # two letters are not specific enough, so check the following fields as well
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):

@@ -1,8 +1,8 @@
 """HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-A rendered page is rebuilt without links, forms and scripts (`parsers.page`) in a frame with an
-empty ``sandbox`` and its own content security policy. The folded source stays below, because a
-notebook that is reopened untrusted loses the frame.
+Before rendering, a page is rebuilt without links, forms and scripts (`parsers.page`). It is drawn
+in a frame with an empty ``sandbox`` and its own content security policy. The folded source stays
+below, because a notebook that is reopened untrusted loses the frame.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _XML = Format(
         *("application/xhtml+xml", "text/plain"),
     ),
 )
-# what may precede the root element; repeats are bounded, so that no text is slow to match
+# text that may precede the root element; repeats are bounded, so that matching is never slow
 _PROLOG = re.compile(
     r"\s*(?:(?:<\?[^>]{0,2000}\?>|<!--.{0,4000}?-->|<!DOCTYPE[^>\[]{0,2000}"
     r"(?:\[[^\]]{0,4000}\]\s*)?>)\s*){0,8}",

@@ -31,7 +31,7 @@ _OBJ_POINT: Final = re.compile(rb"^[ \t]{0,40}v[ \t]{1,40}[-+.\d]", re.MULTILINE
 _OBJ_FACE: Final = re.compile(rb"^[ \t]{0,40}f[ \t]{1,40}-?\d", re.MULTILINE)
 _JUDGED: Final = 100  # lines to examine
 _TRIANGLES: Final = 8  # triangles to examine
-_STL_HEAD: Final = 84  # bytes: 80 of arbitrary text, and the number of triangles
+_STL_HEAD: Final = 84  # 80 bytes of arbitrary text, and the number of triangles (4 bytes)
 _TRIANGLE: Final = struct.Struct("<12fH")  # normal, three points, and a field that is usually 0
 
 

@@ -2,7 +2,7 @@
 
 Without pypdfium2, or if the file is truncated, encrypted or corrupt, a card shows the version, and
 the title and number of pages if they are plain text. The document is never embedded, because
-browsers show no PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
+browsers do not show PDFs in a sandboxed frame, and a frame without a sandbox may run scripts.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ _FILTERS: Final = 32803  # colour filter array (TIFF/EP)
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":  # start of JPEG offset
+    # bytes 84 and 85 are the high half of the JPEG offset
+    if data.startswith(b"FUJIFILMCCD-RAW ") and data[84:86] == b"\0\0":
         return _RAF
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None:
@@ -83,6 +84,6 @@ KIND = Kind(
     recognise=_recognise,
     precedence=FIRST,
     limit=16 * MIB,
-    head=4 * MIB,  # enough for the JPEG, which cameras store before the RAW data
+    head=4 * MIB,  # includes the JPEG, which cameras store before the RAW data
     alone=64 * MIB,
 )

@@ -150,6 +150,6 @@ KIND = Kind(
     draw=_draw,
     recognise=_recognise,
     limit=8 * MIB,
-    head=MIB,  # usually contains the index and a first frame
+    head=MIB,  # 1 MiB usually contains the index and a first frame
     embedded=True,
 )

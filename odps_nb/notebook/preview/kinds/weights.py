@@ -63,7 +63,7 @@ def _name(text: bytes) -> str:
 
 
 def _onnx(data: bytes) -> dict[str, Any]:
-    """Return the first fields of a ModelProto (onnx.proto3); empty if it is not one."""
+    """Return the first fields of a ModelProto (onnx.proto3); empty for other data."""
     if data[:1] != b"\x08" or data[2:3] != b"\x12" or not 3 <= data[1] <= 30:
         return {}
     found: dict[str, Any] = {"IR version": data[1]}

@@ -41,7 +41,7 @@ _OLD = Format(
 _LOCKED = Format(
     "application/encrypted",
     "Office with a password",
-    aliases=(  # types of such files without a password (ZIP or compound files)
+    aliases=(  # types of these files if they have no password (ZIP or compound files)
         "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",

@@ -1,7 +1,7 @@
 """Archives and compressed files: the names inside, or the first decompressed bytes.
 
 Nothing is extracted to disk. Compressed streams are decompressed into memory up to 1 MiB, enough
-for the first names of a tar or the first lines of a text.
+for the first names in a tar file or the first lines of text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Found = dict[str, Any]
 
 try:
     import rarfile
-except ImportError:  # reported when such a file is parsed
+except ImportError:  # `parse` reports that rarfile is missing
     rarfile = None
 else:
     # rarfile would run an external program to decompress a comment

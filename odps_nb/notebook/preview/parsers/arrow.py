@@ -62,7 +62,7 @@ def check_unpacked(promised: int) -> None:
 
 
 def _value(value: Any) -> Any:
-    with contextlib.suppress(ValueError, OverflowError):  # a date outside Python's range
+    with contextlib.suppress(ValueError, OverflowError):  # the date is outside Python's range
         return value.as_py()
     try:
         return value.cast(pa.string())
@@ -84,7 +84,7 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
                 batches += 1
                 rows += _row_count(message)
                 shown = shown or (batches if rows else 0)
-    except (pa.ArrowException, OSError):  # truncated, or a footer without an end-of-stream marker
+    except (pa.ArrowException, OSError):  # truncated, or no end-of-stream marker before a footer
         is_all = False
     with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
         check_unions(reader.schema)

@@ -82,7 +82,7 @@ def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
         raise UnshowableError("its header has no Avro schema") from None
     fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        fields = [{"name": _VALUE, "type": schema}]  # values that are not records
+        fields = [{"name": _VALUE, "type": schema}]  # the values are not records
     return meta.get("avro.codec", b"null").decode("utf-8", "replace"), fields
 
 

@@ -11,7 +11,7 @@ from pygments import lex, lexers, token
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the lines of a UTF-8 text as ``rows``, in which each token follows its class.
+    """Return the lines of UTF-8 text as ``rows``, in which each token follows its class.
 
     Classes are ``word``, ``text``, ``number``, ``comment``, ``name``, ``title`` and empty.
     """

@@ -74,7 +74,7 @@ DECODERS: Final = {one: name for name, decoders in _USED.items() for one in deco
 
 try:
     import av
-except ImportError:  # reported when a film is parsed
+except ImportError:  # `opened` reports that PyAV is missing
     av = None  # type: ignore[assignment]
 
 #: Errors that PyAV raises for bytes that it cannot decode.

@@ -46,7 +46,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _restrict(database: sqlite3.Connection) -> None:
-    """Disable the schema's functions and all changes."""
+    """Disable functions in the schema, and all changes to the database."""
     database.text_factory = lambda text: text.decode("utf-8", "replace")
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
         database.execute(f"PRAGMA {setting}")

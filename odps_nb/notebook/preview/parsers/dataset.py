@@ -20,8 +20,8 @@ from odps_nb.terms import count_of
 _OBJECTS: Final = 2_000  # maximum objects to visit
 _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # maximum attributes to show for one object
-_VALUES: Final = 8  # maximum values to show of an attribute
-_SMALL: Final = 4_096  # maximum bytes of an attribute that is read
+_VALUES: Final = 8  # maximum values of an attribute to show
+_SMALL: Final = 4_096  # maximum size in bytes of an attribute to read
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
 _HIDDEN: Final = frozenset(
     {
@@ -34,7 +34,7 @@ _ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
 
 try:
     import h5py
-except ImportError:  # reported when a file is parsed
+except ImportError:  # `parse` reports that h5py is missing
     h5py = None
 
 

@@ -41,7 +41,7 @@ class _Unit:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents in NumPy's order: the last one changes fastest."""
+        """Axis lengths in NumPy's order: the last axis varies fastest."""
         axes = range(min(self.number("NAXIS"), 999), 0, -1)
         extents = tuple(self.number(f"NAXIS{axis}") for axis in axes)
         if min(extents, default=0) < 0:

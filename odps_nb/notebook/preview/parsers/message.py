@@ -63,7 +63,7 @@ def _is_attached(part: Message) -> bool:
 def _name(part: Message) -> str:
     try:
         return _decoded(part.get_filename(""))
-    except (ValueError, LookupError, TypeError):  # a parameter that violates RFC 2231
+    except (ValueError, LookupError, TypeError):  # the parameter violates RFC 2231
         return ""
 
 

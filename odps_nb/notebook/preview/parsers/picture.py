@@ -27,7 +27,7 @@ _ORIENTATION: Final = 0x0112  # EXIF
 
 try:
     from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
-except ImportError:  # reported when a picture is parsed
+except ImportError:  # `parse` reports that Pillow is missing
     Image = None  # type: ignore[assignment]
 else:
     register()
@@ -63,7 +63,7 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
 
 def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any], bytes]:
     """Draw the readable part of a truncated or damaged picture, with the ``note``."""
-    ImageFile.LOAD_TRUNCATED_IMAGES = True  # global in Pillow; this process is not shared
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # global, but not shared with other jobs
     try:
         facts, drawn = _made(data, mime, size)
     except (OSError, SyntaxError):
@@ -101,7 +101,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
     """Return facts about an open picture, and its thumbnail."""
     facts = [_extent(image)]
     if image.format in _JPEG:
-        image.draft(None, _box(size))  # decodes at reduced size if possible
+        image.draft(None, _box(size))  # Pillow then decodes at reduced size if possible
     check_pixels(*image.size)
     # phones append depth maps and previews to a JPEG; the frames of a PSD are layers
     still = (*_JPEG, "PSD")

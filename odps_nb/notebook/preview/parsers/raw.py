@@ -28,7 +28,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
     tags = _tags(data)
     for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
-        with contextlib.suppress(Exception):  # truncated, 12-bit, or not a JPEG
+        with contextlib.suppress(Exception):  # the bytes are not a complete 8-bit JPEG
             return _shown(data[at:], tags, size)
     raise UnshowableError("no embedded preview in the bytes that were read")
 

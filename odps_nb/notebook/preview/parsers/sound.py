@@ -81,7 +81,7 @@ def _wav(data: bytes, mime: str) -> _Sound:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, hertz = file.getnchannels(), file.getsampwidth(), file.getframerate()
             raw = file.readframes(file.getnframes())
-    except (wave.Error, EOFError):  # floating-point, compressed or damaged
+    except (wave.Error, EOFError):  # the samples are floating-point, compressed or damaged
         return _decoded(data, mime)
     step = channels * width
     frames = np.frombuffer(raw[: len(raw) // step * step], np.uint8).reshape(-1, channels, width)
@@ -110,7 +110,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
-            more = "over " if len(samples) >= limit else ""  # longer than the file states
+            more = "over " if len(samples) >= limit else ""  # the file is longer than it states
             length = more + length_of(len(samples) / (hertz or 1))
             levels = _columns(samples)
         else:

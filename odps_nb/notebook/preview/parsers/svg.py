@@ -87,7 +87,7 @@ def _refusal(what: str) -> UnshowableError:
 
 
 class _Reader:
-    """A parser of XML into nodes that never expands entities or loads other documents."""
+    """An XML parser that builds nodes, and never expands entities or loads other documents."""
 
     def __init__(self) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
@@ -216,7 +216,7 @@ class _Count:
         if node.uses:
             more, there = self._target(node.uses)
             drawn, points = drawn + more, points + there
-            if node.tag == "use":  # used elements also inherit styles from here
+            if node.tag == "use":  # the elements that it uses inherit its styles
                 drawn += more * (self._each(node) - 1) + there * self._markers(node)
         if node.tag in _SHAPES:
             marks = node.points + _BENT * node.reach / self._dash
@@ -232,7 +232,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the shapes drawn for one shape: itself, and its fill and stroke patterns."""
+        """Return the number of shapes drawn for one shape with its fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:

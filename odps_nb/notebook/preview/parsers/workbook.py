@@ -62,7 +62,7 @@ def _check(data: bytes) -> None:
 def _check_extents(archive: zipfile.ZipFile) -> None:
     """Refuse an Excel sheet whose bounding rectangle is too large.
 
-    The library itself limits OpenDocument sheets, by a maximum of repeated cells.
+    For OpenDocument sheets, the library itself limits the number of repeated cells.
     """
     for info in archive.infolist():
         if not info.filename.endswith(".xml") or info.flag_bits & 1:
