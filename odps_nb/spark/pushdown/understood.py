@@ -1,7 +1,7 @@
 """Decides whether a query is understood well enough to read less than whole tables.
 
 `is_regular` and `is_repeatable` use lists of known clauses and functions. Anything not listed (a
-new clause of Spark, a user-defined function) makes a query read more, never less.
+new Spark clause, a user-defined function) makes a query read more, never less.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation
+_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # parts that may follow a relation
 _SET = frozenset({"this", "expression", "distinct", "by_name", "order", "limit", "offset", "with_"})
 _PARTS: dict[str, frozenset[str]] = {
     "Select": frozenset(
@@ -76,13 +76,13 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed, these return another value on each call, so dropping rows does not matter.
+# Without a seed, these return a different value on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # Spark continues the comment on the next line
+    if "\\\n" in text or "\\\r" in text:  # Spark continues a comment on the next line
         return False
     said = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator
