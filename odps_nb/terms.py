@@ -60,7 +60,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Convert ``None``, a member, or a name (case is ignored; pyodps' names are accepted)."""
+        """Convert ``None``, a member, or a name (case is ignored; pyodps's names are accepted)."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value

@@ -29,7 +29,7 @@ class PayloadStream(ByteReader):
         self._raw, self._decoder = raw, decoder
         self._buffer = memoryview(b"")
         self._in_memory = type(raw) is io.BytesIO or isinstance(raw, (bytes, bytearray, memoryview))
-        if type(raw) is io.BytesIO:  # getvalue() neither copies nor locks its buffer
+        if type(raw) is io.BytesIO:  # getvalue() neither copies nor locks the buffer
             self._buffer = memoryview(raw.getvalue())[raw.tell() :]
             raw.seek(0, io.SEEK_END)
         elif self._in_memory:

@@ -307,7 +307,7 @@ class BlobRecord:
 
 
 class BlobStart(NamedTuple):
-    """Start of a blob; ``length`` in bytes is ``None`` for a raw body, ``header`` is parsed JSON."""
+    """Start of a blob; ``length`` (bytes) is ``None`` for a raw body, ``header`` is parsed JSON."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     content_type: str | None

@@ -28,8 +28,8 @@ SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
 """Maximum number of fields in a schema, including nested ones."""
 
-# Fields are in the order of their numbers. Message: version, header kind, header, body length, custom
-# metadata; RecordBatch: length, nodes, buffers, compression.
+# Number of fields: Message (version, header kind, header, body length, custom metadata) and
+# RecordBatch (length, nodes, buffers, compression).
 _MESSAGE_FIELDS, _BATCH_FIELDS = 5, 4
 _DATA = 1  # DictionaryBatch field: its RecordBatch
 _ENDIANNESS, _FIELDS = 0, 1  # Schema fields

@@ -40,7 +40,7 @@ _ENDS = frozenset(
     """
     and group order having limit offset union except minus intersect qualify window sort cluster
     distribute lateral join inner left right full cross semi anti natural where on
-    """.split()  # noqa: SIM905  # easier to read as text
+    """.split()  # noqa: SIM905  # a list is easier to read as text
 )
 _BEGINS = frozenset(("and", "where", "on"))
 _TRIES = 10  # bounds to try: a bracket may be part of a call, and `and` part of `between`

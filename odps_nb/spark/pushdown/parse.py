@@ -172,12 +172,12 @@ def _references(text: str, tree: Any) -> Iterator[Reference]:
         if not all(isinstance(part, exp.Identifier) for part in parts):
             continue  # a table-valued function
         if not all(_NAME.fullmatch(part.name) for part in parts) or len(parts) > 3:
-            continue  # a file read by Spark, e.g. parquet.`/data`
+            continue  # a file that Spark reads, e.g. parquet.`/data`
         if cte_of(node) is not None:
             continue
         start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if start is None or end is None or not _spells(text[start : end + 1], parts):
-            continue  # inserted by the parser, not in the text
+            continue  # the parser inserted this name; the text does not contain it
         found[start] = Reference(
             parts=tuple(part.name for part in parts), start=start, end=end + 1, node=node
         )
@@ -201,7 +201,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # an entry can refer to earlier entries
+            if child in seen and parent is clause:  # a WITH entry can refer to earlier entries
                 place = next(i for i, one in enumerate(seen) if one is child)
                 seen = seen[: place + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):

@@ -61,7 +61,7 @@ _WORDS = frozenset(
     for from group having ilike in intersect join lateral like limit map minus not numeric nulls
     offset on or over pivot qualify regexp rlike rollup select sets some struct then union unpivot
     using values varchar when where
-    """.split()  # noqa: SIM905  # easier to read as text
+    """.split()  # noqa: SIM905  # a list is easier to read as text
 )
 # Common functions whose result depends only on their input rows. Any other function makes a query
 # read all rows of its tables.
@@ -117,7 +117,7 @@ def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
             called[alias.name.lower()] -= 1
     if any(count > 0 and name not in _WORDS | _FUNCTIONS for name, count in called.items()):
         return False
-    # a user-defined function may be named like a keyword
+    # a user-defined function may have the same name as a keyword
     return all(one.name.lower() in _FUNCTIONS | _RANDOM for one in tree.find_all(exp.Anonymous))
 
 

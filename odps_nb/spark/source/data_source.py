@@ -83,8 +83,8 @@ def register(
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Both accept the options of `options`, or ``profile``
-    with a profile's name.
+    `odps_nb.spark.write`) and ``compression``. Both accept the options that `options` returns, or
+    ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:
@@ -203,7 +203,7 @@ class OdpsDataSource(DataSource):
 
 
 class _Split(InputPartition):
-    """The number of a split."""
+    """A split, identified by its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
