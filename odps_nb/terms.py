@@ -55,7 +55,7 @@ class Compression(str, Enum):
     NONE = "none"
     ZSTD = "zstd"
     LZ4 = "lz4"
-    UNCOMPRESSED = "none"  # pyodps's name
+    UNCOMPRESSED = "none"  # pyodps uses this name
     LZ4_FRAME = "lz4"
 
     @classmethod

@@ -55,7 +55,7 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
-    """Return a text member, even with lone surrogates, which file names may contain."""
+    """Return a text member, even if it contains lone surrogates, as file names may."""
     value = fields.get(key)
     return (value or None) if isinstance(value, str) else known.optional_text(key)
 

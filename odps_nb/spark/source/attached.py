@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # entries of `attach` have no such row
+        if any(row.col_name == "Provider" for row in rows):  # `attach` entries lack this row
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

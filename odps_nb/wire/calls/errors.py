@@ -35,7 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
-# status -> codes of the embedded service (``docs/protocol.md`` section 8.2) or other services
+# status -> codes of the embedded service (``docs/protocol.md`` section 8.2) or other servers
 _CODES = {
     400: "InvalidArgument InvalidParameter MalformedDataStream InvalidPartitionSpec "
     "InvalidRowRange ParseError InvalidColumnSpec InvalidProjectTable "
