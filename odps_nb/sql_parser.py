@@ -1,4 +1,4 @@
-"""Parses and writes SQL with sqlglot; reports its failures as `sqlglot.errors.SqlglotError`.
+"""Parses and writes SQL with sqlglot; raises every failure as `sqlglot.errors.SqlglotError`.
 
 For example, sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. The
 `RecursionError` for text that is nested too deeply is not converted.

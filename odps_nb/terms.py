@@ -55,12 +55,12 @@ class Compression(str, Enum):
     NONE = "none"
     ZSTD = "zstd"
     LZ4 = "lz4"
-    UNCOMPRESSED = "none"  # the name in pyodps
+    UNCOMPRESSED = "none"  # pyodps uses this name
     LZ4_FRAME = "lz4"
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Convert ``None``, a member, or a name (case is ignored; pyodps' names are accepted)."""
+        """Convert ``None``, a member, or a name (case is ignored; pyodps's names are accepted)."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -217,7 +217,7 @@ class PartitionSpec:
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
         """Create a spec from text, a mapping, a spec, or ``None`` (empty).
 
-        Values of a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
+        Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
         ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are
         used unchanged: ``ds = 2024-01-01, hour = '3'``.
         """
@@ -266,7 +266,7 @@ class PartitionSpec:
 _INVALID = "InvalidPartitionSpec"
 # Matches one level, in which a quoted value may contain separators.
 _LEVELS = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,/])+""")
-# Known parsers of ``key=value,key=value`` split the text at these characters, or drop them.
+# Known parsers of ``key=value,key=value`` split the text at these characters, or remove them.
 _SIGNS = ",/='\"\\"
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -275,8 +275,8 @@ def check_partition_value(key: str, value: str) -> None:
     """Raise if a request cannot express a partition value unambiguously.
 
     Requests express partitions as ``key=value,key=value`` without quotes. Parsers of that text
-    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So such a value could make a
-    request read or replace another partition.
+    strip blanks and quotes, and split it at ``,``, ``/`` and ``=``. So a value that contains these
+    characters could make a request read or replace another partition.
     """
     problem = _doubt(value)
     if problem:
@@ -307,7 +307,7 @@ def _value_text(key: str, value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)  # a subclass may override str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
-        with contextlib.suppress(TypeError):  # raised for an array or a NumPy bool
+        with contextlib.suppress(TypeError):  # arrays and NumPy bools raise it
             return str(operator.index(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
@@ -428,7 +428,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def query_title(sql: str, limit: int = 80) -> str:
-    """Return a query on one line; if it is long, cut it before a word or literal.
+    """Return a query on one line; a long query is cut before a word or literal.
 
     >>> query_title("select id\n  from orders where status = 'not paid'", 40)
     'select id from orders where status = …'

@@ -2,7 +2,7 @@
 
 Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
 ``get_request_id``). Failures raise typed errors instead of returning ``None`` or ``False``.
-``docs/coming-from-pyodps.md`` lists what is the same and what differs. All classes are context
+``docs/coming-from-pyodps.md`` lists the similarities and differences. All classes are context
 managers; ``close`` is idempotent, and using a closed object raises `odps_nb.errors.StateError`.
 
 ============================  ====================================================

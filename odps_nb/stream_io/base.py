@@ -1,4 +1,4 @@
-"""Shared parts of the stream classes: status, checks of their state, and access to responses."""
+"""Shared parts of the stream classes: status, state checks, and access to responses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Self
 
 from odps_nb.errors import StateError
 
-_TRUSTED_SIZE = 64 << 20  # up to this size, allocate at once; beyond it, as bytes arrive
+_TRUSTED_SIZE = 64 << 20  # allocate up to this size at once, and more only as bytes arrive
 _STEP = 1 << 20
 
 
 class Status(str, Enum):
     """State of a stream: running, or one of the final states.
 
-    A member equals the SDK's member of the same name. The SDK's `INIT` and `WAIT` also exist here,
-    but are never returned.
+    A member equals the SDK's member with the same name. The SDK's `INIT` and `WAIT` also exist
+    here, but are never returned.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Status(str, Enum):
 
 
 def status_of(answer: Any) -> int | None:
-    """Return the HTTP status of a response, which may be this package's or that of requests."""
+    """Return the HTTP status of a response, which may come from this package or from requests."""
     status: int | None = getattr(answer, "status", None)
     return status if status is not None else getattr(answer, "status_code", None)
 
@@ -87,7 +87,7 @@ def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
 
 
 class Guarded:
-    """A reader that raises `StateError` once it is closed or one of its steps has failed."""
+    """A reader that raises `StateError` after it is closed or one of its steps has failed."""
 
     _name = "stream"
     _failed = _ended = _closed = False
@@ -121,14 +121,14 @@ class Guarded:
 
     def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:
         self._check_usable()
-        self._failed = True  # until the step succeeds
+        self._failed = True  # reset if the step succeeds
         result = step(*arguments)
         self._failed = False
         return result
 
 
 class ByteReader(Guarded, io.BufferedIOBase):
-    """A file-like object that raises `StateError` once it is closed or a read has failed."""
+    """A file-like object that raises `StateError` after it is closed or a read has failed."""
 
     def readable(self) -> bool:
         """Whether the stream is open."""

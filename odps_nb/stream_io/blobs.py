@@ -26,7 +26,7 @@ from odps_nb.wire.frames import (
 from odps_nb.wire.layers import PayloadDecoder
 
 _SKIP = 256 << 10
-_SMALL = 128 << 10  # below this size, a truncated frame is completed in the window
+_SMALL = 128 << 10  # bytes; a smaller window is widened to complete a partial frame
 _RAW_START = BlobStart(0, None, None, None, {})
 _NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
 
@@ -35,7 +35,7 @@ class _Blobs:
     """The blobs of a payload stream, read one at a time.
 
     `FrameDecoder` reports how many bytes it needs and receives only these; blob data bypasses it.
-    ``length`` and ``left`` of the current blob are ``None`` while unknown, as for a raw blob.
+    The current blob's ``length`` and ``left`` are ``None`` while unknown, as in a raw body.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class _Blobs:
         self.end = _NO_END
 
     def noted(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a step, and note in its errors which blob they concern."""
+        """Call a step; add a note to its errors that states which blob failed."""
         try:
             return step(*arguments)
         except ProtocolError as error:
@@ -83,11 +83,11 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob, fewer only at its end; if negative, the rest."""
+        """Return ``size`` bytes of the blob (negative: the rest); fewer only at the blob's end."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
-            self._account(data, wanted)  # retained, uncopied, until the footer is checked
+            self._account(data, wanted)  # retained without a copy until the footer is checked
             return data
         return read_into_new(self.take_into, wanted)
 
@@ -113,11 +113,11 @@ class _Blobs:
                 self._feed_to(BlobEnd)
 
     def scan(self) -> list[BlobRecord]:
-        """Return the blobs in the window that are complete, except the body's last blob."""
+        """Return the complete blobs in the window, except the body's last blob."""
         scan = partial(self.frames.scan, leave=1)
         records = self.stream.take_window(scan)
         if not records and self.stream.ready < _SMALL and self.stream.widen():
-            records = self.stream.take_window(scan)  # `widen` has completed the truncated frame
+            records = self.stream.take_window(scan)  # `widen` may have completed the frame
         self.index += len(records)
         return records
 
@@ -145,14 +145,14 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
     Parameters
     ----------
     raw_stream
-        The body as received, including CRC blocks and content coding: an object with ``read(n)``.
-        Closed by `close` and by leaving a ``with`` block.
+        An object with ``read(n)`` that returns the body as received, with CRC blocks and content
+        coding. Closed by `close` and by leaving a ``with`` block.
     expected_count
         Number of requested references. For one reference, the payload is raw; otherwise, it has one
         frame per reference (``docs/protocol.md`` section 6.4). The format is never guessed from the
         content.
     content_encoding
-        Value of the ``Content-Encoding`` header. Default: the header of the stream, if it has any.
+        Value of the ``Content-Encoding`` header. Default: the stream's own header, if present.
     max_output
         Maximum bytes that the coding may decode to; ``None`` for no limit.
     max_blob
@@ -246,8 +246,8 @@ class BlobStreamReader(ByteReader):
     """The blobs of a body as a file-like object: `read` reads the current one, `next` advances.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
-    byte checks its footer. A larger blob's MD5 footer can be checked only if an earlier footer of
-    the body was also an MD5; `checksum_verified` reports whether it was checked.
+    byte checks its footer. For a larger blob, an MD5 footer can be checked only if an earlier
+    footer in the body was also MD5; `checksum_verified` reports whether it was checked.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Uploads that call a user's function with the request body as its argument.
 
 ``lambda body: requests.post(url, data=body)`` reads a whole body, but a writer receives the body
-piece by piece. So the function runs in a thread and reads what the writer puts into a pipe.
+piece by piece. So the function runs in a thread and reads the writer's pieces from a pipe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
         inspect.signature(function).bind()
     except TypeError:
         return lambda: CalledUpload(function)
-    except ValueError:  # its signature is unknown, as for some C functions
+    except ValueError:  # the signature is unknown, as for some C functions
         return function
     return function
 

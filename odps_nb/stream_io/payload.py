@@ -15,7 +15,7 @@ from odps_nb.stream_io.base import ByteReader, close_raw, read_into_new
 from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
 
-_DIRECT = 64 << 10  # bytes; smaller reads use the window
+_DIRECT = 64 << 10  # minimum bytes of a direct read; smaller reads use the window
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
 
 
@@ -29,7 +29,7 @@ class PayloadStream(ByteReader):
         self._raw, self._decoder = raw, decoder
         self._buffer = memoryview(b"")
         self._in_memory = type(raw) is io.BytesIO or isinstance(raw, (bytes, bytearray, memoryview))
-        if type(raw) is io.BytesIO:  # getvalue() neither copies nor locks its buffer
+        if type(raw) is io.BytesIO:  # getvalue() neither copies nor locks the buffer
             self._buffer = memoryview(raw.getvalue())[raw.tell() :]
             raw.seek(0, io.SEEK_END)
         elif self._in_memory:
@@ -44,7 +44,7 @@ class PayloadStream(ByteReader):
         self._base: int = 0  # payload bytes before the window
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative, all that remain."""
+        """Return ``size`` bytes (negative: all that remain); fewer only at the end."""
         at = self._at
         stop = at + (-1 if size is None else size)
         if at < stop <= self._size:  # fast path for small reads
@@ -114,13 +114,13 @@ class PayloadStream(ByteReader):
         return bool(more)
 
     def take_window(self, scan: Callable[[bytes, int], tuple[list[Any], int]]) -> list[Any]:
-        """Scan the unread part of the window; return the results and consume what was scanned."""
+        """Scan the unread part of the window; return the results and consume the scanned bytes."""
         found, self._at = scan(self._window, self._at)
         return found
 
     @property
     def ready(self) -> int:
-        """Number of bytes in the window that are not consumed yet."""
+        """Number of unread bytes in the window."""
         return self._size - self._at
 
     def _set_window(self, window: bytes) -> None:
@@ -132,7 +132,7 @@ class PayloadStream(ByteReader):
             return chunk
         if not hasattr(self._raw, "readinto"):
             data: bytes = self._raw.read(size)
-            if len(data) > size:  # would be decoded beyond the caller's buffer
+            if len(data) > size:  # the excess would not fit into the caller's buffer
                 raise StateError(
                     f"the raw stream returned {len(data)} bytes; at most {size} were requested",
                     hint="pass an object whose read(n) returns at most n bytes",
@@ -150,7 +150,7 @@ class PayloadStream(ByteReader):
                     return piece
             if self._ended:
                 return b""
-            # The first runs are short: a small blob costs little, and the first byte arrives early.
+            # The first runs are short, so small blobs cost little and the first byte arrives early.
             chunk = self._take(self._run * STORED_SIZE)
             self._run = min(2 * self._run, _WINDOW_RUN)
             self._ended = not chunk
@@ -158,7 +158,7 @@ class PayloadStream(ByteReader):
                 self._pieces = self._decoder.pieces_eof()
             elif self._blocks is None:
                 self._pieces = self._decoder.pieces(chunk)
-            else:  # decode now, so that `_fill` may feed the decoder next
+            else:  # decode now, because `_fill` may feed the decoder next
                 self._pieces = iter((self._blocks.feed(chunk),))
 
     def _fill(self, target: memoryview) -> int:
@@ -166,7 +166,7 @@ class PayloadStream(ByteReader):
         if self._blocks is None:
             return 0
         count = 0
-        self._run = _FIRST_RUN  # a small window next, so that the next large read is direct again
+        self._run = _FIRST_RUN  # keep the next window small, so the next large read is direct
         while not count and not self._ended:
             chunk = self._take(min(len(target) // BLOCK_SIZE, _DIRECT_RUN) * STORED_SIZE)
             if chunk:
@@ -177,7 +177,7 @@ class PayloadStream(ByteReader):
 
 
 class CrcStrippingStream(PayloadStream):
-    """The verified payload of a stream of CRC32C blocks; linear time for any read size.
+    """The verified payload of a stream of CRC32C blocks; takes linear time for any read size.
 
     Parameters
     ----------
@@ -188,10 +188,10 @@ class CrcStrippingStream(PayloadStream):
     ------
     ChecksumError
         Raised by any read: a block does not match its checksum. The error's ``block`` and
-        ``offset`` locate it.
+        ``offset`` locate the damage.
     TruncatedError
-        The body ends inside a block. Missing whole blocks at its end are detected by HTTP or by the
-        frames (``docs/protocol.md`` section 6.3).
+        The body ends inside a block. If whole blocks are missing at its end, HTTP or the frames
+        detect that (``docs/protocol.md`` section 6.3).
 
     Examples
     --------

@@ -20,8 +20,8 @@ class StreamReader(ByteReader):
     Parameters
     ----------
     response_or_opener
-        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests), or
-        a function without arguments that fetches one, which is called when first needed.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests),
+        or a function without arguments that fetches one, which is called when first needed.
 
     Raises
     ------
@@ -96,7 +96,7 @@ class StreamReader(ByteReader):
     def _opened(self) -> Any:
         self._check_usable()
         if self._answer is None and self._opener is not None:
-            self._answer = self._opener()  # may be called again after an error
+            self._answer = self._opener()  # after an error, the function may be called again
         return self._guarded(self._checked)
 
     def _checked(self) -> Any:
@@ -128,7 +128,7 @@ class StreamReader(ByteReader):
         return result
 
     def get_status(self) -> Status:
-        """Return the state: `Status.OK` once the body was read to its verified end."""
+        """Return the state: `Status.OK` once the body has been read to its verified end."""
         return self._status()
 
     def get_request_id(self) -> str | None:
@@ -136,7 +136,7 @@ class StreamReader(ByteReader):
         return self.request_id
 
     def abort(self) -> None:
-        """End a blocked read soon; may be called from any thread. Later reads raise."""
+        """Make a blocked read end soon; may be called from any thread. Later reads raise."""
         stop = getattr(self._answer, "abort", None)
         if stop is not None:
             stop()

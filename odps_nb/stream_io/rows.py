@@ -31,8 +31,8 @@ class ArrowReader(Guarded):
     Parameters
     ----------
     stream_reader
-        A `StreamReader`; closed by `close`. Its body is Arrow IPC, possibly inside zstd or LZ4
-        (``docs/protocol.md`` section 5.5).
+        A `StreamReader`; closed by `close`. Its body is Arrow IPC, possibly compressed with zstd or
+        LZ4 (``docs/protocol.md`` section 5.5).
     expected_rows
         Number of rows that the session reported; ``None`` if unknown.
     max_batch
@@ -41,7 +41,7 @@ class ArrowReader(Guarded):
         Maximum size of a batch after decompression, in bytes; checked before its buffers are
         decompressed.
     max_output
-        Maximum bytes that the body's content coding may decode to.
+        Maximum bytes of the body after its content coding is decoded.
     text
         How to handle text that is not UTF-8, which a STRING may contain. ``"strict"`` raises,
         ``"replace"`` replaces each invalid sequence with U+FFFD, ``"binary"`` returns all text as
@@ -52,7 +52,7 @@ class ArrowReader(Guarded):
     ConversionError
         Raised by the iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
-        Raised by the iteration: the stream ends too early.
+        Raised by the iteration: the stream is truncated.
     FramingError
         The body is not an Arrow stream, continues after its end, or contains damaged values. Every
         batch is fully validated.
@@ -149,7 +149,7 @@ class ArrowWriter(Finishing):
     stream_writer
         A `StreamWriter` that sends the body.
     schema
-        Schema of all batches. Default: the schema of the first batch. A compression in this
+        Schema of all batches. Default: the schema of the first batch. A compression passed in this
         position, as in the SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is used as
         ``compression``.
     compression

@@ -44,7 +44,7 @@ def rows(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> RowDataset:
-    """Return a table's or scan's rows as an IterableDataset: one dict of values per row.
+    """Return the rows of a table or scan as an IterableDataset: one dict of values per row.
 
     The read session is opened immediately. DECIMALs become floats, nulls become ``None``, and BLOBs
     become their references as text.
@@ -56,17 +56,17 @@ def rows(
         ``where=``, so all rows are transferred.
     batch_size
         Number of rows to return at a time, as one NumPy array per column. A DataLoader with
-        ``batch_size=None`` converts these arrays to tensors, several times faster than rows. Text,
-        times and nested values are lists. A null becomes NaN, or raises a `ConversionError` if the
-        type of its column has no NaN.
+        ``batch_size=None`` converts these arrays to tensors, several times faster than it converts
+        rows. Text, times and nested values are returned as lists. A null becomes NaN, or raises a
+        `ConversionError` if the type of its column has no NaN.
     seed
-        Seed for the order, combined with the epoch: 0 or more, less than 2**32.
+        Seed for the order, combined with the epoch: from 0 to 2**32 - 1.
     shuffle
         ``False``: each worker reads its rows in the table's order.
     chunk_rows
         Number of consecutive rows to fetch together; chunks are read in a random order.
     buffer_rows
-        Maximum number of rows that a worker shuffles in memory. They come from ``buffer_rows /
+        Maximum number of rows that a worker shuffles in memory. The rows come from ``buffer_rows /
         chunk_rows`` chunks, so use smaller chunks and a larger buffer for a table sorted by label.
     read_ahead
         Maximum bytes that a worker fetches ahead, in addition to its buffer.
@@ -74,7 +74,7 @@ def rows(
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
         batch. Each epoch skips a few rows, fewer than the total number of workers.
     rank, world_size
-        This rank and the number of ranks. Default: those of torch.distributed, if initialized.
+        This rank and the number of ranks. Default: the values of torch.distributed, if initialized.
         All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
         `RowDataset.session_id` of the first rank.
 
@@ -121,8 +121,8 @@ def blobs(
     column
         Name of the BLOB column; optional if there is only one.
     decode
-        Function that the worker calls with each blob's bytes; its result replaces them. Nulls stay
-        ``None``. If workers are spawned, define it at the top level of a module.
+        Function that the worker calls with each blob's bytes; its result replaces the bytes. Nulls
+        stay ``None``. If workers are spawned, define it at the top level of a module.
     max_blob_bytes
         Maximum size of a blob in bytes.
     read_ahead
@@ -135,7 +135,7 @@ def blobs(
     MissingDependencyError
         torch is not installed.
     NotFoundError
-        No BLOB column has that name; the hint lists the BLOB columns.
+        No BLOB column has the given name; the hint lists the BLOB columns.
     ArgumentError
         As for `rows`; also raised if the BLOB is nested in another column.
     """
@@ -158,8 +158,8 @@ def loader(
 ) -> Loader:
     """Return a DataLoader that resumes from a saved ``state_dict()`` at the exact row.
 
-    The state counts only batches that were returned, not those that workers fetched ahead. It has
-    only plain values, so ``torch.save`` and JSON can store it.
+    The state counts only batches that were returned, not those that workers fetched ahead. It
+    contains only plain values, so ``torch.save`` and JSON can store it.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the given rank and world size, or those of the process group, or 0 and 1."""
+    """Return the given rank and world size, otherwise the process group's, otherwise 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size must be passed together", argument="rank", hint="pass both or none"
@@ -40,13 +40,13 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
     """Rows of a read session in an epoch's order; created by ``odps_nb.torch``.
 
     Each worker of a DataLoader reads its own rows. `set_epoch` chooses the order. Workers receive
-    no pickled keys: with the start methods ``spawn`` and ``forkserver`` they get keys from the
+    no pickled keys: with the start methods ``spawn`` and ``forkserver`` they obtain keys from the
     environment (``ODPS_ACCESS_ID``, …), the profile file or the keyring.
     """
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
-        # Shared with all workers, even persistent ones: the epoch, and whether workers read.
+        # Shared with all workers, even persistent ones: the epoch, and whether workers have read.
         self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     @property
@@ -82,7 +82,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         Raises
         ------
         StateError
-            Workers read the rows: use ``state_dict`` of `odps_nb.torch.loader` instead.
+            Workers read the rows; call the ``state_dict`` method of `odps_nb.torch.loader` instead.
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
@@ -180,7 +180,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class _Handed:
-    """The rows that one pass has returned, by shard, and which worker is next."""
+    """The number of rows that one pass has returned from each shard, and the next worker."""
 
     given: dict[int, int]
     turn: int
@@ -203,5 +203,5 @@ class _Placed:
 
     def __call__(self, samples: Any) -> tuple[Any, int, int]:
         given = self._dataset._epochs.given
-        assert given is not None  # not None after a sample was read
+        assert given is not None  # set when the first sample is read
         return self._collate(samples), given[0], given[1]

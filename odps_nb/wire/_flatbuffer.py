@@ -86,7 +86,7 @@ def text(data: bytes, table: int, slot: int) -> bytes:
 
 def read(kind: Struct, data: bytes, at: int) -> int:
     """Return the number at an offset."""
-    if at < 0:  # Python would count a negative offset from the end
+    if at < 0:  # Python would count a negative offset from the buffer's end
         raise _outside()
     try:
         value: int = kind.unpack_from(data, at)[0]

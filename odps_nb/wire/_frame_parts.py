@@ -1,6 +1,6 @@
 """Parts of a blob frame: header and footer JSON, running checksums, events and records.
 
-``docs/protocol.md`` section 6.2. `odps_nb.wire.frames` assembles frames from them.
+``docs/protocol.md`` section 6.2. `odps_nb.wire.frames` assembles frames from these parts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ChecksumKind(str, Enum):
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # a kind's index is its "Type" in a footer
+_KINDS = tuple(ChecksumKind)  # in a footer, a kind's index is its "Type"
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
-    """Return a text member, even with lone surrogates, which file names may contain."""
+    """Return a text member, even if it contains lone surrogates, as file names may."""
     value = fields.get(key)
     return (value or None) if isinstance(value, str) else known.optional_text(key)
 
@@ -211,7 +211,7 @@ class RunningChecksum:
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Raise unless the footer's checksum matches; return ``False`` if none can be compared."""
+        """Raise unless the footer's checksum matches; return ``False`` if none was computed."""
         actual = self._value(footer.kind)
         if actual is None:
             return False
@@ -239,15 +239,15 @@ class RunningChecksum:
         return digest
 
 
-# -- events and records: cheap tuples and slots, as each small blob creates several -------
+# -- events and records: cheap tuples and slots, because each small blob needs several ----
 
 
 class BlobRecord:
     """One whole blob. Only framed blobs have a ``mime_type`` and a ``custom_file_name``.
 
-    ``verified``: whether its checksums and length were checked; false only for a single blob
-    in a body of unknown length. ``reference``: the blob reference used to fetch it;
-    ``request_id``: the service's id of the response. Both are ``None`` if unknown.
+    ``verified``: whether the blob's checksums and length were checked; false only for a single blob
+    in a body of unknown length. ``reference``: the blob reference used to fetch it; ``request_id``:
+    the service's id for the response. The last two are ``None`` if unknown.
 
     Unpacks into ``data, mime_type`` like the SDK's record, and equals that pair if it has neither
     file name nor reference.
@@ -307,7 +307,7 @@ class BlobRecord:
 
 
 class BlobStart(NamedTuple):
-    """Start of a blob. ``length`` is in bytes, ``None`` for a raw body; ``header`` is its JSON."""
+    """Start of a blob; ``length`` (bytes) is ``None`` for a raw body, ``header`` is parsed JSON."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is unused
     content_type: str | None

@@ -22,7 +22,7 @@ from odps_nb.wire._frame_parts import (
 )
 from odps_nb.wire.crc32 import crc32
 
-_KNOWN_HEADERS = 256  # headers repeat: most blobs of a column have the same type and no name
+_KNOWN_HEADERS = 256  # headers repeat: most blobs in a column have the same type and no name
 _CRC32_FOOTERS = (
     b'{"Checksum":{"Type":1,"Crc32":%d}}',
     b'{"Checksum": {"Type": 1, "Crc32": %d}}',
@@ -31,12 +31,12 @@ _FOOTERS_WITHOUT_CHECKSUM = frozenset(
     (b"", b"{}", b'{"Checksum":{"Type":0}}', b'{"Checksum": {"Type": 0}}')
 )
 
-_Known = tuple[str | None, str | None, Mapping[str, Any]]  # type, file name, header
+_Known = tuple[str | None, str | None, Mapping[str, Any]]  # content type, file name, header JSON
 Seen = tuple[Mapping[str, Any], ChecksumKind]
 
 
 class FrameScanner:
-    """Decoder of a buffer's complete frames in one tight loop: the fast path for many small blobs.
+    """Decoder of the complete frames at the start of a buffer.
 
     Returns records of complete frames whose checksums match, and stops before the first frame that
     is incomplete, unusual or invalid. `FrameDecoder` then decodes that frame step by step and
@@ -59,7 +59,7 @@ class FrameScanner:
 
         Each record's header JSON and checksum kind are appended to ``seen``.
         """
-        # For 512-byte blobs, each line of this loop takes a tenth of the time. So a header
+        # For 512-byte blobs, each line of this loop takes a tenth of the total time. So a header
         # equal to the previous one is not parsed again, and the expected footer is compared as
         # bytes.
         records: list[BlobRecord] = []

@@ -46,7 +46,7 @@ class PushDecoder(ABC, Generic[Out]):
             raise StateError("this decoder has already reached the end of its stream")
         if not self._alive:
             raise StateError("this decoder has failed; bytes after an error cannot be decoded")
-        self._alive = False  # until the decoding step succeeds
+        self._alive = False  # reset if the decoding step succeeds
 
     @abstractmethod
     def _feed(self, chunk: BytesLike) -> Out: ...

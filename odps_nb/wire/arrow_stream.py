@@ -53,7 +53,7 @@ class _BodyNeeds:
     def __init__(self, message: IpcMessage, limit: int) -> None:
         self._promises, self._stored, self._longest = (
             message.promises,
-            message.stored,  # at most the body size, which is limited elsewhere
+            message.stored,  # at most the body size, which the caller limits
             message.longest,
         )
         self._limit = limit
@@ -112,7 +112,7 @@ class _BodyNeeds:
 
 
 class EndMarkerCheck:
-    """Message-by-message check of a stream, up to its end marker, while it is read.
+    """Checks a stream message by message, up to its end marker, while the stream is read.
 
     Bytes inside a batch that look like the end marker are ignored, and no byte may follow the
     marker. Feed bytes here before Arrow reads them, so the decompressed size of a batch is checked

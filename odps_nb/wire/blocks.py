@@ -4,8 +4,8 @@
 
     | 4096 payload bytes | CRC32C, 4 bytes LE | 4096 … | CRC32C | 1…4095 bytes | CRC32C |
 
-Each CRC covers only its own block. This layer cannot detect a body that is cut exactly after a
-complete block; the frame decoder and the HTTP body length detect that.
+Each CRC covers only its own block. This layer cannot detect that a body is cut exactly after a
+complete block; the frame decoder and the HTTP body length can.
 
 Why one pass over n blocks is enough
 ------------------------------------
@@ -19,9 +19,9 @@ and by linearity ends in another constant. Let c(n) be the CRC of n blocks and t
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
 
 So one CRC over all 4100·n bytes is compared with c(n). Only after a mismatch is each block checked
-separately, to find the damaged one. This detects just as much damage. The polynomial detects every
-error of one, two, three or any odd number of bits in up to 2³¹-1 bits, far more than `RUN_BLOCKS`.
-It misses other damage with probability 2⁻³², the same as per block.
+separately, to find the damaged one. This detects as much damage as checking each block. The
+polynomial detects every error of one, two, three or any odd number of bits in up to 2³¹-1 bits, far
+more than `RUN_BLOCKS`. It misses other damage with probability 2⁻³², the same as a check per block.
 """
 
 from __future__ import annotations

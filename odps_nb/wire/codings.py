@@ -65,8 +65,8 @@ class Decoder(PieceDecoder):
     """Decoder of one content coding; ``feed`` returns all available output.
 
     Raises `OversizeError` if the output exceeds ``max_output`` (bytes; ``None``: no limit), and
-    buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in such pieces, for
-    streams of any size in bounded memory.
+    buffers at most one piece (1 MiB) beyond it. ``pieces`` yields the output in pieces of this
+    size, for streams of any size in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")
@@ -164,8 +164,8 @@ class _Zstd(Decoder):
                 yield self._reader.read1(MAX_PIECE)
 
     def _is_inside_frame(self) -> bool:
-        # The library cannot report this. So feed one more frame: it is decoded only at a boundary.
-        # Feed it in two parts: libzstd decodes a frame passed whole, even after half a header.
+        # The library cannot report this, so feed one more frame, decoded only at a boundary.
+        # Feed it in two parts, because libzstd decodes a whole frame even after half a header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:
             return b"".join(piece for part in parts for piece in self._decode(part)) != _PROBE

@@ -52,7 +52,7 @@ class _Part(Enum):
 
 
 class RawDecoder(PushDecoder[list[BlobEvent]]):
-    """Decoder of a raw body (one blob for a single reference) to events."""
+    """Decoder that converts a raw body (one blob, for a single reference) to events."""
 
     __slots__ = ("_length", "_max_blob", "_started")
 
@@ -81,13 +81,12 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameDecoder(PushDecoder[list[BlobEvent]]):
-    """Decoder of frames to events.
+    """Decoder that converts frames to events.
 
-    ``expected_count``: number of frames that the body must have; ``None`` for any number (in an
-    upload, because the server does not know the number). The transport must then detect a cut at a
-    frame boundary.
-    ``max_header``: maximum bytes of a header's or footer's JSON. ``max_blob``: maximum bytes of
-    one blob.
+    ``expected_count``: number of frames that the body must have; ``None`` for any number, as in an
+    upload, where the server does not know it; the transport must then detect a cut at a frame
+    boundary. ``max_header``: maximum bytes of a header's or footer's JSON. ``max_blob``:
+    maximum bytes of one blob.
 
     An MD5 footer of a blob over 8 MiB is checked only if an earlier footer in the stream was MD5;
     see `BlobEnd.verified`.

@@ -1,4 +1,4 @@
-"""Decodes a blob body's layers, whose order it detects by the checksums.
+"""Decodes the layers of a blob body, detecting their order from the checksums.
 
 ``docs/protocol.md`` section 6.4.
 
@@ -8,7 +8,7 @@
                coding ( CRC blocks ( raw blob | frames ) )      in older descriptions
 
 If the headers name a coding, the first block decides: if its checksum matches, the CRC blocks are
-outermost. Without a coding both orders produce the same bytes.
+outermost. Without a coding, both orders produce the same bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def has_own_checksum(block: BytesLike) -> bool:
 
 
 class _CodingInside(PieceDecoder):
-    """Decoder of CRC blocks around a coding; a payload without magic number is uncompressed."""
+    """Decoder of CRC blocks around a coding; a payload without a magic number is uncompressed."""
 
     __slots__ = ("_blocks", "_coding", "_decoder", "_head", "_max_output")
 
@@ -97,7 +97,7 @@ def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class PayloadDecoder(PieceDecoder):
-    """Decoder of a blob body's blocks and coding to the verified payload, raw or framed."""
+    """Decoder that converts a blob body to its verified payload, raw or framed."""
 
     __slots__ = ("_coding", "_held", "_inner", "_max_output")
 
@@ -136,11 +136,11 @@ class PayloadDecoder(PieceDecoder):
 
 
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
-    """Decoder of a whole blob body (blocks, coding and frames) to events.
+    """Decoder that converts a whole blob body (blocks, coding and frames) to events.
 
     ``content_encoding``: the header's value, or a `Compression`; ``None`` when the header is
-    absent. ``expected_count``: number of requested references; a body for one is raw, others are
-    framed. ``max_output``: maximum bytes after decompression; ``None`` for no limit.
+    absent. ``expected_count``: number of requested references; the body is raw for one reference,
+    and otherwise framed. ``max_output``: maximum bytes after decompression; ``None`` for no limit.
     ``max_blob``: maximum bytes of one blob.
     """
 

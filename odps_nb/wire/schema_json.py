@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# A type code can also be a name; its parameters and subtypes are then also in other members.
+# A type can also be sent as its name, with precision, scale and length in the same members.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -171,14 +171,14 @@ def _limited(fields: Fields, key: str) -> list[Fields]:
 
 def _column_id(fields: Fields) -> int | None:
     found = fields.loose_integer("ColumnId")
-    return None if found == -1 else found  # -1 means "none" in the nested form
+    return None if found == -1 else found  # in the nested form, -1 means that there is no id
 
 
 # -- nested form ------------------------------------------------------------------------------
 
 
 def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
-    """Encode the nested form; a plain `TableSchema` first gets ids from `WriteSchema.of`."""
+    """Encode the nested form; `WriteSchema.of` first assigns ids to a plain `TableSchema`."""
     full = WriteSchema.of(schema) if isinstance(schema, TableSchema) else schema
 
     def encode(columns: Iterable[Column]) -> list[dict[str, object]]:
@@ -189,7 +189,7 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
                 | {"Nullable": column.nullable}
-                # a partition column that rows contain is in both lists, possibly with different ids
+                # a partition column in the rows is in both lists, possibly with different ids
                 | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
@@ -224,7 +224,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
     }
     if isinstance(type_, DecimalType):
         if type_.precision is None:
-            # Omit these: the stock client rejects a precision of 0.
+            # Omit these members, because the stock client rejects a precision of 0.
             del level["Precision"], level["Scale"]
         else:
             level |= {"Precision": type_.precision, "Scale": type_.scale or 0}

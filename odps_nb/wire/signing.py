@@ -1,6 +1,6 @@
 """Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
-The canonical string is that of the stock clients, which decode the URL *before* splitting the
+The canonical string matches that of the stock clients, which decode the URL *before* splitting the
 query. The verifier also accepts the standard order: split first, then decode.
 """
 
@@ -36,8 +36,8 @@ class Credentials:
     ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
     an application that acts for a user.
 
-    Raises `ConfigError` if a value contains spaces or line breaks, for example from pasting. The
-    signature would be wrong, or the header invalid.
+    Raises `ConfigError` if a value contains spaces or line breaks, for example from pasting. Such a
+    value would make the signature wrong or the header invalid.
     """
 
     access_id: str | None = None
@@ -81,7 +81,7 @@ class _Resource(NamedTuple):
 
 
 def _resource_as_sent_by_clients(relative: str) -> _Resource:
-    # Clients decode, split, then decode again, which changes values that contain & or %.
+    # Clients decode, split, and decode again, which changes values that contain & or %.
     parts = urlparse(unquote(relative), allow_fragments=False)
     return _Resource(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
@@ -167,7 +167,7 @@ def sign(
 
     ``method``, ``url``, ``headers``, ``endpoint``: as in `canonical_string`; a ``Date`` is added if
     missing. ``credentials``: without an access id, the bearer token is sent instead of a signature.
-    ``now``: epoch seconds. ``version``: 2, or 4, which requires a region.
+    ``now``: epoch seconds. ``version``: 2 or 4; version 4 requires a region.
     """
     added: dict[str, str] = {}
     if not any(name.lower() == "date" for name in headers):
@@ -282,7 +282,7 @@ def _candidates(
         for read in (_resource_as_sent_by_clients, _resource_read_plainly):
             try:
                 resource = read(relative)
-            except ValueError:  # urllib reads paths such as //[ as an invalid host
+            except ValueError:  # urllib parses paths such as //[ as an invalid host
                 continue
             yield _canonical(method, resource, headers)
 

@@ -30,7 +30,7 @@ from odps_nb.terms import shorten
 
 MAX_DEPTH = 32  # the service allows 20 levels
 MAX_TEXT = 2**20
-MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: the maximum of decimal256
+MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76 is the maximum in decimal256
 MAX_VECTOR = 65536  # no source documents the limit
 
 _T = TypeCode
@@ -240,7 +240,7 @@ class _Parser:
         return VectorType(PrimitiveType(TypeCode[element.upper()]), length)
 
     def _unknown(self, start: int) -> UnknownType:
-        """Skip bracketed text after the type name; return the whole text unchanged."""
+        """Skip bracketed text after the type name; return the name and this text unchanged."""
         open_signs: list[str] = []
         end = self._before
         while self._token.kind == "sign" or (open_signs and self._token.kind != "end"):

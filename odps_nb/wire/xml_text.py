@@ -23,7 +23,7 @@ Element = ElementTree.Element
 # XML parsers normalise a carriage return and, in attributes, all white space.
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
 _ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
-# XML 1.0 cannot represent these characters, not even as character references.
+# XML 1.0 cannot represent these characters, even as character references.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 

@@ -15,13 +15,13 @@ from odps_nb.type_facts import TYPE_FACTS
 
 
 def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) -> tuple[str, ...]:
-    """Return the columns to read, in the table's order; includes at least one data column."""
+    """Return the columns to read, in the table's order, with at least one data column."""
     if not query.is_regular or _all_used(query.tree, reference.node):
         return schema.names
     named = []
     for column in schema:
         name = fold(column.name)
-        # `words` contains only single words, so other names always count as used.
+        # `words` contains only single words, so any other name always counts as used.
         if name in query.words or not WORD.fullmatch(name):
             named.append(column)
     if not any(column in schema.columns for column in named):
@@ -76,7 +76,7 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether a star in an expression or in a nested select covers relations of this select.
+    """Whether a star in an expression or in a nested select covers a relation in this select.
 
     The star of ``count(*)`` is ignored.
     """
@@ -141,4 +141,4 @@ def _output_used(tree: Any, select: Any) -> bool:
             return True
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
-    return True  # the result itself, or a union, which matches by position
+    return True  # the result itself, or part of a union, which matches by position

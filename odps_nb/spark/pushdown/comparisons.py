@@ -37,13 +37,13 @@ _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 _WHOLE = re.compile(r"[0-9]{1,40}")
 _EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
 _POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
-# sqlglot's names of Spark's timestamp types, and whether they are instants.
+# sqlglot's names for Spark's timestamp types, and whether each type is an instant.
 _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed time literal: local time, in the session's time zone if the type is an instant."""
+    """A typed time literal, as a local time; an instant's time is in the session's time zone."""
 
     clock: datetime.datetime
     zoned: bool
@@ -84,7 +84,7 @@ def like(column: Column, pattern: str) -> Node | None:
     """Return ``column like pattern``; ``None`` as in `compare`."""
     if column.type.code is TypeCode.VARCHAR:
         column = replace(column, type=_STRING)
-    plain = pattern.replace("_", "")  # matches any one character
+    plain = pattern.replace("_", "")  # `_` matches any one character
     return Like(column_value(column), pattern) if takes_pattern(column, plain) else None
 
 
@@ -180,7 +180,7 @@ def _number(column: Column, value: Value | Moment) -> float | None:
 def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     """Return the value of a literal; ``None`` for any other expression.
 
-    ``texts`` are literals that all Spark versions read alike (`ParsedQuery.plain_texts`).
+    ``texts`` are the literals that all Spark versions interpret alike (`ParsedQuery.plain_texts`).
     """
     from sqlglot import exp
 
@@ -211,7 +211,7 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 
 
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
-    """Read text as quoted by `odps_nb.access.binding`: ``concat('it', chr(39), 's')``.
+    """Return text that `odps_nb.access.binding` has quoted: ``concat('it', chr(39), 's')``.
 
     Spark versions read adjacent literals such as ``'it''s'`` differently.
     """
@@ -234,7 +234,7 @@ def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
 
 
 def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
-    """Read ``date '2024-01-31'``, times, casts of such texts, and exact decimals."""
+    """Return the value of a cast of text to a date, time or DECIMAL: ``date '2024-01-31'``."""
     from sqlglot import exp
 
     text = tree.this
@@ -251,7 +251,7 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
 
 
 def _decimal(text: str, parameters: Sequence[Any]) -> Decimal | None:
-    """Return the value of a cast that keeps every digit of the text."""
+    """Return the value of a cast if it keeps every digit of the text."""
     numbers = [str(one.this.this) for one in parameters]
     digits = text.removeprefix("-")
     if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):

@@ -40,10 +40,10 @@ _ENDS = frozenset(
     """
     and group order having limit offset union except minus intersect qualify window sort cluster
     distribute lateral join inner left right full cross semi anti natural where on
-    """.split()  # noqa: SIM905  # easier to read as text
+    """.split()  # noqa: SIM905  # a list is easier to read as text
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # number of bounds to try: a bracket may belong to a call, `and` to `between`
+_TRIES = 10  # bounds to try: a bracket may be part of a call, and `and` part of `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
@@ -90,7 +90,7 @@ def columns_in(condition: Node) -> frozenset[str]:
 
 
 def rejects_nulls(condition: Node) -> bool:
-    """Whether a condition is constant, or never holds where all of its columns are null."""
+    """Whether a condition is constant, or never true if all of its columns are null."""
     if isinstance(condition, AllOf):
         return any(map(rejects_nulls, condition.parts))
     if isinstance(condition, AnyOf):
@@ -103,7 +103,7 @@ def rejects_nulls(condition: Node) -> bool:
 
 
 def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
-    """Keep as many conditions as fit into one request; Spark applies the others."""
+    """Keep as many conditions as fit into one request; Spark applies the rest."""
     kept, size = list[Node](), 0
     for one in conditions:
         length = len(text_of(one))
@@ -185,7 +185,7 @@ def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
-    """Return the token range of a conjunct: the range around its column that parses to its tree."""
+    """Return a conjunct's token range: the one around its column that parses to the same tree."""
     place = column.this.meta.get("start")
     at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
     if at is None:

@@ -45,7 +45,7 @@ def _place_of(failure: PySparkException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
-        # The context is neither a Python call nor the text of a Spark view.
+        # This context refers neither to a Python call nor to the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
             break
@@ -62,7 +62,7 @@ def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbEr
         return ours
     condition = failure.getCondition() or type(failure).__name__
     text = str(failure).partition("; line ")[0].partition("== SQL ")[0]
-    text = _LINE.sub("", text)  # the column number does not fit the original text
+    text = _LINE.sub("", text)  # the column number does not apply to the original text
     message = " ".join(text.partition("JVM stacktrace:")[0].split())
     if not condition.startswith("UNRESOLVED_COLUMN"):
         hint = "call explain_sql to see what is read from each table; the message is from Spark"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Maximum rows of one evaluation query, and maximum distinct values per condition.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
-#: Positions (start, end) in a query's text, each with its replacement.
+#: Replacements in a query's text, as (start, end, replacement).
 Fixed = tuple[tuple[int, int, str], ...]
 
 

@@ -16,7 +16,7 @@ from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
 _NAME = re.compile(r"[^\W\d]\w*")
 WORD = re.compile(r"\w+")
-# Escapes that every version of Spark reads the same way.
+# Escape sequences that every version of Spark reads the same way.
 _ESCAPE = re.compile(r"\\(['\"\\])")
 _QUERY = frozenset({"select", "with", "from", "values", "("})
 _ELSEWHERE = {
@@ -42,7 +42,7 @@ class Reference:
 
     @property
     def alias(self) -> str:
-        """The qualifier of its columns if the query defines no alias."""
+        """The qualifier of the table's columns if the query defines no alias."""
         return self.parts[-1]
 
     def __str__(self) -> str:
@@ -53,11 +53,11 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``words`` are all words outside quotes, in lower case; columns not among them are unused.
-    ``plain_texts`` are literals that all Spark versions read alike. ``is_regular`` is false if the
-    tree may omit some of the text; ``is_repeatable`` is false if dropping rows may change other
-    values. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed`` lists replacements
-    as (start, end, text).
+    ``words`` are all words outside quotes, in lower case; a column whose name is not among them is
+    unused. ``plain_texts`` are the literals that all Spark versions interpret alike. ``is_regular``
+    is false if the tree may omit some of the text; ``is_repeatable`` is false if dropping rows may
+    change other values. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed`` lists
+    replacements as (start, end, text).
     """
 
     text: str
@@ -172,12 +172,12 @@ def _references(text: str, tree: Any) -> Iterator[Reference]:
         if not all(isinstance(part, exp.Identifier) for part in parts):
             continue  # a table-valued function
         if not all(_NAME.fullmatch(part.name) for part in parts) or len(parts) > 3:
-            continue  # a file read by Spark, e.g. parquet.`/data`
+            continue  # a file that Spark reads, e.g. parquet.`/data`
         if cte_of(node) is not None:
             continue
         start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
         if start is None or end is None or not _spells(text[start : end + 1], parts):
-            continue  # inserted by the parser, not in the text
+            continue  # the parser inserted this name; the text does not contain it
         found[start] = Reference(
             parts=tuple(part.name for part in parts), start=start, end=end + 1, node=node
         )
@@ -201,7 +201,7 @@ def cte_of(table: Any) -> Any | None:
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
-            if child in seen and parent is clause:  # an entry can refer to earlier entries
+            if child in seen and parent is clause:  # a WITH entry can refer to earlier entries
                 place = next(i for i, one in enumerate(seen) if one is child)
                 seen = seen[: place + bool(clause.args.get("recursive"))]
             for entry in reversed(seen):
@@ -231,13 +231,13 @@ def _braced(text: str) -> str:
 
 
 def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tuple[int, int]]:
-    """Find ``project.`` in ``project.table.column``; it is removed, as views have no project."""
+    """Return the positions of ``project.`` prefixes to remove, because views have no project."""
     from sqlglot import exp
 
     names = {tuple(map(fold, ref.parts)) for ref in placeholders if len(ref.parts) > 1}
     found = set()
     for column in query.tree.find_all(exp.Column):
-        parts = column.parts[:-1]  # the qualifier, without the column itself
+        parts = column.parts[:-1]  # the qualifier without the column name
         if len(parts) > 1 and tuple(fold(part.name) for part in parts) in names:
             start, end = parts[0].meta.get("start"), parts[-1].meta.get("start")
             if start is not None and end is not None:
@@ -246,7 +246,7 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
 
 
 def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
-    """Return the texts of literals that every Spark version reads the same way."""
+    """Return the values of the literals that every Spark version interprets the same way."""
     sure: set[str] = set()
     doubtful: set[str] = set()
     for token in strings:
@@ -257,7 +257,7 @@ def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
 
 
 def value_of_text(raw: str) -> str | None:
-    """Return the value of a quoted literal; ``None`` if Spark versions read it differently."""
+    """Return the value of a quoted literal; ``None`` if Spark versions interpret it differently."""
     if len(raw) < 2 or raw[0] not in "'\"" or raw[-1] != raw[0]:
         return None
     inner = raw[1:-1]

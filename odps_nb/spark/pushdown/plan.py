@@ -28,9 +28,9 @@ Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` if all are read; ``known_partitions`` is the number of the table's
-    partitions if they were listed. ``conditions`` filter rows, ``partition_conditions`` select
-    partitions.
+    ``partitions`` is ``None`` if all partitions are read; ``known_partitions`` is the table's
+    number of partitions, if they were listed. ``conditions`` filter rows, ``partition_conditions``
+    select partitions.
     """
 
     name: str = field(compare=False)
@@ -45,7 +45,7 @@ class TableRead:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no partition is left."""
+        """Whether no partitions remain to be read."""
         return self.partitions == ()
 
     def summary(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def with_partitions(
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
-    """Return the typed values of each partition, ``None`` for each value that is uncertain."""
+    """Return the typed values of each partition; ``None`` replaces each uncertain value."""
     rows: list[Row] = []
     for spec in known:
         texts = {key.casefold(): value for key, value in spec}

@@ -1,7 +1,7 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-Each table is read in a session of only the columns, partitions and rows that the query can use
-(`plan`), as Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
+A table's read session has only the columns, partitions and rows that the query can use (`plan`),
+because Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ def sql(
     Parameters
     ----------
     odps
-        A connection, a `Profile`, the name of a profile, or ``None`` for that of the environment.
+        A connection, a `Profile`, a profile's name, or ``None`` for the environment's profile.
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the text, quoted safely, and names of tables and columns for
-        ``{name}``, as for `Connection.sql`. Times with nanoseconds are rejected.
+        Values for ``:name`` in the query, quoted safely, and table and column names for ``{name}``,
+        as for `Connection.sql`. Times with nanoseconds are rejected.
     limit
-        Maximum number of rows of the result.
+        Maximum number of rows in the result.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each table is a snapshot of this moment, as in `read`. Conditions on partitions that depend
-        on the time (``ds = date_format(current_date(), 'yyyyMMdd')``) are evaluated in this call.
+        This call takes a snapshot of each table, as `read` does. It also evaluates conditions on
+        partitions that depend on the time (``ds = date_format(current_date(), 'yyyyMMdd')``).
 
     Raises
     ------
@@ -243,7 +243,7 @@ class SparkQuery:
         return to_pandas(in_zone(self.to_arrow(progress=progress), self._profile.timezone))
 
     def cancel(self) -> None:
-        """Cancel running calls of `to_arrow` and `to_pandas`; may be called from any thread."""
+        """Cancel running calls to `to_arrow` and `to_pandas`; may be called from any thread."""
         for token in list(self._running):
             token.cancel()
 
@@ -254,7 +254,7 @@ class SparkQuery:
     def _frames(
         self, spark: SparkSession, progress: Progress
     ) -> dict[Reference, tuple[str, DataFrame]]:
-        """Return placeholder name and DataFrame for each reference; equal reads share one."""
+        """Return each reference's placeholder name and DataFrame; equal reads share a DataFrame."""
         from odps_nb.client.calls.storage import StorageClient
 
         distinct = list(dict.fromkeys(self.reads))
@@ -285,14 +285,14 @@ def _active() -> SparkSession | None:
 
 
 def _is_known(spark: SparkSession | None, reference: Reference) -> bool:
-    """Whether Spark has a view or table of that name."""
+    """Whether Spark has a view or table with that name."""
     if spark is None:
         return False
     from pyspark.errors import PySparkException
 
     try:
         return spark.catalog.tableExists(".".join(f"`{part}`" for part in reference.parts))
-    except PySparkException:  # too many parts for its catalog, or no such catalog
+    except PySparkException:  # the name has too many parts, or an unknown catalog
         return False
 
 
@@ -367,7 +367,7 @@ def _read_plan(read: TableRead) -> ReadPlan:
         table=read.table,
         columns=read.columns,
         partition_columns=tuple(column.name for column in read.schema.partition_columns),
-        partitions=read.partitions or (),  # spelled as the service listed them
+        partitions=read.partitions or (),  # as spelled in the service's list
         condition=AllOf(read.conditions) if read.conditions else None,
         schema=read.schema,
         limit=read.limit,

@@ -16,8 +16,7 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Clauses of a select through which a condition can be pushed, and clauses that do not change the
-# meaning of its WHERE.
+# Clauses through which a condition can be pushed, and clauses that do not affect WHERE.
 _OPEN_PARTS = frozenset(
     {
         *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),
@@ -44,12 +43,12 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromClause:
-    """All relations of a FROM clause; ``place`` is the index of the analysed one."""
+    """All relations in a FROM clause; ``place`` is the index of the analysed relation."""
 
     select: Any
     all: tuple[Relation, ...]
     place: int
-    shared: frozenset[str]  # columns of USING, and output names of lateral views
+    shared: frozenset[str]  # columns in USING, and output names of lateral views
     natural: bool
 
     @property
@@ -58,7 +57,7 @@ class FromClause:
         return self.all[self.place]
 
     def nullable(self, before: int) -> bool:
-        """Whether a join at an index below ``before`` may replace the relation's rows by nulls."""
+        """Whether a join before index ``before`` may replace the relation's rows with nulls."""
         for place, one in enumerate(self.all[:before]):
             kind = kind_of(one.join)
             if kind == "full" and place >= self.place:
@@ -85,7 +84,7 @@ def kind_of(join: Any) -> str:
 
 
 def parts_of(node: Any) -> set[str]:
-    """Return the names of the arguments that a node has."""
+    """Return the names of the arguments that are set in a node."""
     return {key for key, value in node.args.items() if value}
 
 
@@ -189,7 +188,7 @@ def _unchanged(clause: FromClause, column: Callable[[Any], Column | None]) -> di
     if group is None:
         return {} if clause.select.args.get("having") is not None else found
     if parts_of(group) - {"expressions"}:
-        return {}  # CUBE, ROLLUP etc. replace values by nulls
+        return {}  # CUBE, ROLLUP etc. replace values with nulls
     keys = [column(one) for one in group.expressions]
     return {name: one for name, one in found.items() if one in keys}
 
@@ -211,14 +210,17 @@ def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tu
         elif isinstance(one, (exp.Column, exp.Alias)):
             found.append((one.alias_or_name, column(one.unalias())))
             is_all = is_all and one.find(exp.Star) is None
-        else:  # may expand to several columns
+        else:  # the expression may expand to several columns
             found += [(str(name), None) for name in getattr(one, "aliases", ())]
             is_all = False
     return found, is_all
 
 
 def _whole_operation(select: Any) -> Any | None:
-    """Return the outermost set operation of a select, or the select; ``None`` if it is limited."""
+    """Return the outermost set operation that contains a select, or the select itself.
+
+    Return ``None`` if a set operation has a clause such as LIMIT.
+    """
     from sqlglot import exp
 
     top = select

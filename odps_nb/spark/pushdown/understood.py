@@ -1,7 +1,7 @@
 """Decides whether a query is understood well enough to read less than whole tables.
 
 `is_regular` and `is_repeatable` use lists of known clauses and functions. Anything not listed (a
-new clause of Spark, a user-defined function) makes a query read more, never less.
+new Spark clause, a user-defined function) makes a query read more, never less.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation
+_ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # parts that may follow a relation
 _SET = frozenset({"this", "expression", "distinct", "by_name", "order", "limit", "offset", "with_"})
 _PARTS: dict[str, frozenset[str]] = {
     "Select": frozenset(
@@ -61,7 +61,7 @@ _WORDS = frozenset(
     for from group having ilike in intersect join lateral like limit map minus not numeric nulls
     offset on or over pivot qualify regexp rlike rollup select sets some struct then union unpivot
     using values varchar when where
-    """.split()  # noqa: SIM905  # easier to read as text
+    """.split()  # noqa: SIM905  # a list is easier to read as text
 )
 # Common functions whose result depends only on their input rows. Any other function makes a query
 # read all rows of its tables.
@@ -76,13 +76,13 @@ _FUNCTIONS = frozenset(
     unix_timestamp upper year
     """.split()  # noqa: SIM905
 )
-# Without a seed, these return another value on each call, so dropping rows does not matter.
+# Without a seed, these return a different value on each call, so dropping rows does not matter.
 _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # Spark continues the comment on the next line
+    if "\\\n" in text or "\\\r" in text:  # Spark continues a comment on the next line
         return False
     said = [token.text.lower() for token in tokens if not is_text(token)]
     if "|" in said or "|>" in said:  # Spark's pipe syntax, which sqlglot parses as an operator
@@ -117,7 +117,7 @@ def is_repeatable(tokens: Sequence[Any], tree: Any) -> bool:
             called[alias.name.lower()] -= 1
     if any(count > 0 and name not in _WORDS | _FUNCTIONS for name, count in called.items()):
         return False
-    # a user-defined function may be named like a keyword
+    # a user-defined function may have the same name as a keyword
     return all(one.name.lower() in _FUNCTIONS | _RANDOM for one in tree.find_all(exp.Anonymous))
 
 

@@ -95,7 +95,7 @@ def _rescaled(array: pa.Array, source: str, target: pa.DataType) -> pa.Array:
 
 
 def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
-    if array.offset:  # copies a slice, because the buffers below are read from their beginning
+    if array.offset:  # copy a slice, because the code below reads its buffers from the beginning
         array = array.take(pa.array(range(len(array)), pa.int64()))
     validity = array.buffers()[0] if array.null_count else None
     inner = functools.partial(cast_array, column=column)
@@ -115,7 +115,7 @@ def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def _child(array: pa.StructArray, name: str) -> pa.Array:
-    # `StructArray.field` ignores nulls of the struct, but the caller keeps its validity buffer.
+    # `StructArray.field` ignores the struct's nulls, but the caller keeps its validity buffer.
     for index, field in enumerate(array.type):
         if field.name.casefold() == name.casefold():
             return array.field(index)

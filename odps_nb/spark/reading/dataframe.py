@@ -63,14 +63,14 @@ def read(
 
     This call opens the read session, so every action reads the same rows. Once the session has
     expired, actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of
-    this DataFrame returns it without a job. ``explain()`` shows columns, partitions and filter.
+    this DataFrame returns it without a job. ``explain()`` shows its columns, partitions and filter.
 
     Parameters
     ----------
     spark
         The Spark session, e.g. from `odps_nb.spark.session`.
     odps
-        A connection, a `Profile`, the name of a profile, or ``None`` for that of the environment.
+        A connection, a `Profile`, a profile's name, or ``None`` for the environment's profile.
         Keys are pickled with the tasks and do not appear in plans, settings or event logs. With
         ``ODPS_NB_SPARK_KEYS=executor`` in the environment, each executor looks up its own keys.
     columns, partitions, where, params
@@ -82,14 +82,14 @@ def read(
         Approximate number of tasks, or of bytes per task.
     text
         Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` replaces invalid bytes
-        by U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.
+        with U+FFFD, ``"binary"`` returns all text of data columns as ``binary``.
     char_padding
-        Keep trailing blanks of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
+        Keep trailing blanks in CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
     since, until, changes
         Read the rows that table versions added or changed, as in `Table.read`.
     progress
-        Progress display of every action. By default a card in a notebook, in the cell of the
-        action, and a line in a terminal; ``False`` disables it.
+        Progress display for every action. By default a card in the action's notebook cell or a line
+        in a terminal; ``False`` disables it.
 
     Raises
     ------
@@ -193,5 +193,5 @@ def session_dataframe(
         numbers = split_rows(spark, count, planned_size(session))
         frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
-        frame = frame.limit(session.limit)  # the splits may contain more rows
+        frame = frame.limit(session.limit)  # the splits may contain more rows than the limit
     return frame

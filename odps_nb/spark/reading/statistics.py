@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Planned size if the size is unknown, and its maximum; Spark never broadcasts more than this.
+#: Planned size if a table's size is unknown, and the maximum; Spark never broadcasts more.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
@@ -52,7 +52,7 @@ def planned_size(session: ReadSession) -> int:
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
-    if rows is not None and all(widths):  # wider values are stored outside their cell
+    if rows is not None and all(widths):  # values wider than a cell are stored outside it
         return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST
@@ -60,10 +60,10 @@ def planned_size(session: ReadSession) -> int:
 
 
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
-    """Return one row per split with its number, each in its own partition, padded to a total size.
+    """Return one row per split, with the split's number, in its own partition; pad the total size.
 
     Null columns increase the size that Spark estimates. Extra ``range`` rows, which the JVM filters
-    out, add the remaining size. There are at most 17 million of them, at a few nanoseconds each.
+    out, add the remaining size: at most 17 million rows, each taking a few nanoseconds.
     """
     step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")

@@ -31,12 +31,12 @@ class SplitList:
     """All splits of a session; stored compactly, because the list is pickled with every task."""
 
     count: int
-    rows: int | None = None  # divided into `count` equal ranges; None: splits by index
+    rows: int | None = None  # total rows if the ranges are equal; None: splits by index
     others: tuple[Split, ...] = ()
 
     @classmethod
     def of(cls, splits: Sequence[Split]) -> SplitList:
-        """Store only the row count if the splits are equal row ranges, else all splits."""
+        """Store only the row count if the splits are equal row ranges, otherwise all splits."""
         last = splits[-1] if splits else None
         rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
         even = cls(len(splits), rows)

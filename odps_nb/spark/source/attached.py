@@ -47,7 +47,7 @@ def attach(
 
     ``docs/spark-sql.md`` lists the supported statements. Each query reads all columns and rows of
     the current table; `odps_nb.spark.sql` reads only what a query needs. The entries are in memory
-    and end with the session; dropping an entry does not drop the table.
+    and disappear with the session; dropping an entry does not drop the table.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def attach(
     NotFoundError
         A table does not exist.
     ArgumentError
-        Two tables would have the same name, or the name or the database exists already.
+        Two tables would have the same name, or the name or the database already exists.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive it.
 
@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # our entries have none
+        if any(row.col_name == "Provider" for row in rows):  # `attach` entries lack this row
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

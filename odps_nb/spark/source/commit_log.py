@@ -29,7 +29,7 @@ from pyarrow.fs import (
 from odps_nb.errors import ConfigError, StateError
 
 _FOLDER = "odps_nb"
-_KEPT = 100  # number of batches; Spark keeps as many in its own log
+_KEPT = 100  # number of batches to keep, as in Spark's own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # Hadoop's scheme: Arrow's scheme
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. FAT and some mounts
 _ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
@@ -82,13 +82,14 @@ class CommitLog:
         return self._is_there(self.path(batch, "done"))
 
     def note_done(self, batch: int) -> None:
-        """Record that a micro-batch is committed, which saves later requests to the service."""
+        """Record that a micro-batch is committed, which avoids later requests to the service."""
         self._write(self.path(batch, "done"), b"")
 
     def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
         """Record a commit before it is requested; the file is on disk when this returns.
 
-        ``instead_of`` is the commit to replace: `find` returned it, and it can never succeed.
+        ``instead_of`` is the commit to replace: `find` returned it, and that commit can never
+        succeed.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:

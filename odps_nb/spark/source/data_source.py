@@ -53,8 +53,8 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
     do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
-    put them into ``spark.conf`` or into ``OPTIONS (…)`` in SQL text, because these do appear there;
-    pass the name of a profile instead.
+    set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear there; pass the
+    name of a profile instead.
 
     Examples
     --------
@@ -83,8 +83,8 @@ def register(
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Both accept the options of `options`, or ``profile``
-    with a profile's name.
+    `odps_nb.spark.write`) and ``compression``. Both accept the options that `options` returns, or
+    ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:
@@ -136,9 +136,9 @@ def _connected(profile: Profile | None, counts: TaskCounter | None) -> type[Odps
 class OdpsDataSource(DataSource):
     """The data source behind ``format("odps")``; Spark calls its methods."""
 
-    #: Default profile for readers and writers whose options name none.
+    #: Default profile for readers and writers whose options do not name one.
     registered: ClassVar[TaskProfile | None] = None
-    #: Counter of batch reads and writes; streams are not counted, as no cell waits for them.
+    #: Counter of batch reads and writes; streams are not counted, because no cell waits for them.
     counter: ClassVar[TaskCounter | None] = None
 
     @classmethod
@@ -147,7 +147,7 @@ class OdpsDataSource(DataSource):
         return "odps"
 
     def _given(self) -> Mapping[str, str]:
-        """Return the options, with the registered profile if they name none."""
+        """Return the options, with the registered profile if they do not name one."""
         if self.registered is None or {"endpoint", "profile"} & {
             k.casefold() for k in self.options
         }:
@@ -203,14 +203,14 @@ class OdpsDataSource(DataSource):
 
 
 class _Split(InputPartition):
-    """The number of a split."""
+    """A split, identified by its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class OdpsReader(DataSourceReader):
-    """Reads one read session, which is kept as long as the DataFrame."""
+    """Reader of one read session, which is kept as long as the DataFrame."""
 
     def __init__(
         self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None

@@ -67,7 +67,7 @@ _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | {
     *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version")
 }
-_CHECKPOINT = "checkpointlocation"  # a Spark option, passed to the sink
+_CHECKPOINT = "checkpointlocation"  # a Spark option, which Spark passes to the sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog repeats each option of ``CREATE TABLE … USING odps`` with this prefix.
 _CATALOG_PREFIX = "option."
@@ -312,7 +312,7 @@ class StreamReadSettings:
 
 def _bound(given: Mapping[str, str], name: str) -> int | str | None:
     text = given.get(name)
-    # a longer number cannot be a version, and is rejected when it is parsed as a time
+    # a longer number cannot be a version; it is rejected when it is parsed as a time
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 

@@ -1,7 +1,7 @@
 """``spark.readStream.format("odps")``: streams the rows that new versions of a table add.
 
 One Python process keeps an `OdpsStreamReader` for the life of a query; it provides offsets and
-partitions. For every micro-batch another one is pickled for the tasks, which only call
+partitions. For every micro-batch, another reader is pickled for the tasks, which only call
 `OdpsStreamReader.read`. The partitions of a micro-batch contain its read session.
 """
 
@@ -59,7 +59,7 @@ _EXPIRED = "restart the query; it reads the micro-batch again, with the same row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A position after a table version; session ``snapshot`` reads all rows of ``version``."""
+    """A position after a table version; the session ``snapshot`` reads all rows of ``version``."""
 
     table: str
     version: int
@@ -89,7 +89,7 @@ class TableVersions:
     """A stream reader's client for the versions of one table; `close` it after use.
 
     The service reports a version only in the response to a new read session. So the client opens an
-    empty session (the versions after n, up to n) once per `poll_seconds`. This also checks that the
+    empty session (versions after n and up to n) once per `poll_seconds`. This also checks that the
     service excludes the first version of a range, which is undocumented.
     """
 
@@ -240,7 +240,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="install PySpark 4.2 or newer, or omit the option",
             )
 
-    # Excludes the client and the profile, which tasks do not need.
+    # Exclude the client and the profile, which tasks do not need.
     def __getstate__(self) -> dict[str, Any]:
         return {"_schema": self._schema}
 

@@ -3,8 +3,8 @@
 Each micro-batch has one write session. Tasks write the rows, the commit is recorded in the
 checkpoint (`commit_log`), the service commits, and Spark records the batch. After a crash, a
 recorded commit is repeated, which has no second effect (``docs/protocol.md`` section 3.7). Spark
-creates two writers per micro-batch: one opens the session and is pickled for the tasks, the other
-one commits.
+creates two writers per micro-batch: one opens the session and is pickled for the tasks, and the
+other commits.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _finished(
 def _status(storage: StorageClient, session: WriteSessionRef) -> str:
     try:
         return fetch_write_status(storage, session)
-    except OdpsNbError:  # report the commit's error instead
+    except OdpsNbError:  # the caller reports the commit's error instead
         return ""
 
 

@@ -1,7 +1,7 @@
 """`TaskProfile`: carries a profile, with its keys, to the executors.
 
 It is pickled into the function of a task or the options of a data source, which do not appear in
-plans, event logs or the UI. It is never put into Spark settings or SQL text.
+plans, event logs or the UI. Spark settings and SQL text never contain it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return the profile of a connection, or a named one; for ``None``, that of the environment."""
+    """Return a connection's or a named profile; for ``None``, return the environment's profile."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
@@ -54,7 +54,7 @@ class TaskProfile:
     """The settings of a profile, keys included, as a value that Spark can pickle.
 
     With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, it contains no keys: each task
-    looks up its own (``finds_keys``). The repr shows only endpoint and project.
+    looks up its own (``finds_keys``). The repr shows only the endpoint and the project.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -109,7 +109,7 @@ class TaskProfile:
         return f"TaskProfile(endpoint={known.get('endpoint')!r}, project={known.get('project')!r})"
 
 
-# The client of the last task, unless a task is using it.
+# The last task's client, unless another task is using it.
 _kept: list[StorageClient] = []
 
 

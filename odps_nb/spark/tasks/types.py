@@ -41,10 +41,10 @@ _TABLE: dict[type[spark.DataType], TypeCode] = {
     **{getattr(spark, one.spark): c for c, one in reversed(TYPE_FACTS.items()) if one.spark},
     spark.TimestampType: TypeCode.TIMESTAMP,
     spark.YearMonthIntervalType: TypeCode.INTERVAL_YEAR_MONTH,
-    # NullType: a pandas column without values
+    # NullType is the type of a pandas column without values
     **dict.fromkeys((spark.CharType, spark.VarcharType, spark.NullType), TypeCode.STRING),
 }
-# Types that Spark's type alone does not identify.
+# MaxCompute types that a column's Spark type alone does not identify.
 _TOLD_BY_METADATA = {TypeCode.VECTOR} | {
     code
     for code, one in TYPE_FACTS.items()
@@ -89,7 +89,7 @@ def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
-    """Return the Spark schema of columns; metadata holds comments and types that Spark lacks."""
+    """Return the Spark schema of columns; metadata includes comments and types that Spark lacks."""
     fields: list[spark.StructField] = []
     problem: ConversionError | None = None
     for column in columns:
@@ -110,10 +110,10 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of batches from a Python worker."""
+    """Return the Arrow schema that Spark expects for batches from a Python worker."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    # pyspark up to 4.1 always uses UTC and has no such parameter; later versions require it.
+    # pyspark up to 4.1 always uses UTC and lacks this parameter; later versions require it.
     zone: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )

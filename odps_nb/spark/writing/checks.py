@@ -75,7 +75,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
 
 
 def _as_offered(column: Column, kind: spark.DataType | None) -> Column:
-    """Check a column's nested BLOBs; return it with the type that the other checks expect."""
+    """Check a column's nested BLOBs; return the column with the type that other checks expect."""
     if kind is None or not has_blob(column.type):
         return column
     _check_blobs(kind, column.type, column.name)
@@ -119,7 +119,7 @@ def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
 
 
 def months_as_numbers(frame: DataFrame) -> DataFrame:
-    """Return the frame with year-month intervals as numbers of months, which Python can receive."""
+    """Return the frame with year-month intervals converted to months, which Python can receive."""
     from pyspark.sql import functions as F
 
     for field in frame.schema.fields:
@@ -140,7 +140,7 @@ def _has_months(kind: spark.DataType) -> bool:
 
 
 def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
-    """Return the column with its intervals, nested ones included, as numbers of months."""
+    """Return the column with its intervals, including nested ones, converted to months."""
     from pyspark.sql import functions as F
 
     if not _has_months(kind):

@@ -85,7 +85,7 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each of its partitions becomes one stream; more than 20,000 are coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -93,19 +93,19 @@ def write(
         rows, which are first grouped by partition.
     overwrite
         As for `Table.write`: ``True`` replaces the table, or only `partition` if it names all
-        keys; ``"partitions"`` replaces the partitions that get rows; ``"all"`` also drops the
+        keys; ``"partitions"`` replaces the partitions that receive rows; ``"all"`` also drops the
         other partitions, after the commit.
     max_partitions
         Maximum number of table partitions that the rows may belong to.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
     decimals, text
-        Allowed conversions of values that do not fit as they are, as for `Table.write`.
+        Allowed conversions for values that do not fit unchanged, as for `Table.write`.
     create, partitioned_by
         Create the table if it is missing, as for `Table.write`.
     progress
         Progress display. By default a card in a notebook and a line in a terminal; ``False``
-        disables it. An interrupt ends the job and aborts the write.
+        disables it. An interrupt cancels the job and aborts the write.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     """
     from pyspark.sql import functions as F
 
-    known = {name.casefold() for name in df.columns}  # tasks compute generated columns
+    known = {name.casefold() for name in df.columns}  # the tasks compute generated columns
     named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
     keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
@@ -306,6 +306,6 @@ def _commit(session: WriteSession, done: Sequence[Written]) -> None:
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:
-        if not session.is_over:  # otherwise the error already has a note on the outcome
+        if not session.is_over:  # otherwise, the error already has a note about the outcome
             error.add_note(f"the write session {session.session_id} was not aborted")
         raise

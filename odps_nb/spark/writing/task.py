@@ -74,7 +74,7 @@ def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
 def check_written(
     table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
 ) -> None:
-    """Raise if a commit has more streams or partitions than a session may have."""
+    """Raise if a commit has more streams or partitions than a session allows."""
     if len(done) > MAX_STREAMS:
         raise ArgumentError(
             f"{len(done)} tasks wrote into {table}; a session is limited to {MAX_STREAMS} streams",
@@ -89,7 +89,7 @@ def check_written(
 def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
-    """Abort the session if `check_written` raises; Spark's own `abort` call would keep it."""
+    """Abort the session if `check_written` raises; Spark's own `abort` call would leave it open."""
     try:
         check_written(session.table, done, max_partitions)
     except ArgumentError:

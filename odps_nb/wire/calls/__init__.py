@@ -101,8 +101,8 @@ _BY_ACTION: dict[str, type[StorageRequest]] = {
 def decode_request(wire: WireRequest) -> StorageRequest:
     """Decode a Storage API request.
 
-    The HTTP method is ignored because clients differ in it (``docs/protocol.md`` section 1.1). The
-    path is ignored because routing has already used it.
+    The HTTP method is ignored because clients use different methods (``docs/protocol.md`` section
+    1.1). The path is ignored because routing has already used it.
 
     Raises `InvalidRequestError` for an unknown action or an invalid target, parameter or body; its
     ``status`` and ``code`` are those of the response to send.

@@ -22,7 +22,7 @@ NO_PARAMS = Params(WireRequest(method="", path=""))
 
 
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
-    """Parse the JSON object of a successful response; add its request id to errors.
+    """Parse the JSON object of a successful response; add the response's request id to errors.
 
     An error object in a 2xx response is raised as an error, because reading it as an empty result
     would turn a failed commit into a success.

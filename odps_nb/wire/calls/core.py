@@ -37,7 +37,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class WireRequest:
     """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
 
-    ``body`` is ``None`` if the caller streams it (uploads) or the request has none (GET).
+    ``body`` is ``None`` if the caller streams the body (uploads) or there is none (GET).
     ``params`` and ``headers`` are sent in this order.
     """
 
@@ -210,7 +210,7 @@ def _level(text: str, *, quoted: bool) -> tuple[str, str]:
 
 
 class Params:
-    """A request's decoded query parameters; of a repeated name, only the last value is kept."""
+    """A request's decoded query parameters; if a name is repeated, the last value is kept."""
 
     __slots__ = ("_values",)
 

@@ -1,7 +1,7 @@
 """Converts error documents of the service to exceptions and back (``docs/protocol.md`` section 8).
 
 The class is determined by the error code, by an ``ODPS-nnnnnnn`` number in the text, or by the HTTP
-status, in this order. A hint is added if the message does not say what the user can do.
+status, in this order. A hint is added if the message does not state what the user can do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
-# status -> codes that the embedded service (``docs/protocol.md`` section 8.2) or others send
+# status -> codes of the embedded service (``docs/protocol.md`` section 8.2) or other servers
 _CODES = {
     400: "InvalidArgument InvalidParameter MalformedDataStream InvalidPartitionSpec "
     "InvalidRowRange ParseError InvalidColumnSpec InvalidProjectTable "
@@ -180,7 +180,7 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
 def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError | None:
     """Return the error that a 2xx response contains instead of rows, or ``None``.
 
-    The parameters are those of `decode_error`. Proxies' web pages are ignored.
+    The parameters are those of `decode_error`. A proxy's web page is ignored.
     """
     parts = _parse(_decoded(body[:MAX_ERROR_BYTES]))
     if parts is None:
@@ -272,11 +272,11 @@ def is_storage_timeout(code: str | None, message: str) -> bool:
 
 
 def is_time_overflow(text: str) -> bool:
-    """Return whether a text says that a TIMESTAMP is out of range for nanoseconds.
+    """Return whether an error's text states that a TIMESTAMP is out of range for nanoseconds.
 
     The only known report of this error (Apache Doris, pull request 49600) does not state the HTTP
     status: ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone
-    denotes any failed read.
+    can denote any failed read.
     """
     return bool(_TIME_OVERFLOW.search(text))
 
@@ -317,7 +317,7 @@ def _raw(body: bytes) -> str:
 
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
-    """Read an error's members under the service's names, or those of other servers and gateways."""
+    """Read an error's members by the names of the service or of other servers and gateways."""
     inner = next((name for name in ("error", "Error") if name in fields), None)
     if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
         fields = fields.inner(inner)

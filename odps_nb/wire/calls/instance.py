@@ -26,7 +26,7 @@ from odps_nb.wire.schema_json import decode_nested, encode_nested
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
 """Maximum rows of a result if the caller may not download its tables (vendor's manual)."""
-# The real service reportedly also sends these statuses of the tunnel.
+# The real service reportedly also sends these tunnel statuses.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
 
@@ -97,7 +97,7 @@ class ReadInstance(StorageCall):
     """Request to open the Arrow stream of a result's rows ``[offset, offset + count)``.
 
     ``count`` is ``None`` for all remaining rows. Without a ``session_id``, the service streams the
-    rows of the instance's query ``query_id``; their number is not known in advance.
+    rows of the instance's query ``query_id``; the number of rows is not known in advance.
     """
 
     ACTION: ClassVar[str] = "InstanceRead"

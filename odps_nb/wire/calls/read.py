@@ -57,7 +57,7 @@ MAX_BATCH_ROWS = 20_000
 """Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 """Range of ``MaxBatchRawSize``; 0 is also allowed (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# An expiry below this value is read as seconds, a larger one as milliseconds. No source states the
+# An expiry below this value is in seconds, a larger expiry in milliseconds. No source states the
 # unit; 10^11 denotes the year 5138 in seconds and 1973 in milliseconds.
 _MILLISECONDS_FROM = 10**11
 
@@ -99,11 +99,11 @@ def _count(fields: Fields, key: str) -> int:
 class ReadSessionAnswer(StorageAnswer):
     """A read session: one snapshot, divided into splits.
 
-    ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes
-    have a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes.
-    ``schema`` lists the columns of the streams, in order. ``latest_version`` is the snapshot's
-    table version, from which the next incremental read starts. ``incremental_options`` repeats the
-    request's options. Some clients require every member.
+    ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes have
+    a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema``
+    lists the columns of the streams, in order. ``latest_version`` is the snapshot's table version,
+    from which the next incremental read starts. ``incremental_options`` repeats the options in the
+    request. Some clients require every member.
     """
 
     WHAT: ClassVar[str] = "response to TableCreateReadSession"

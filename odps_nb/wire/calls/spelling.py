@@ -2,7 +2,7 @@
 
 ``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is encoded and
 decoded: the annotation is the field's place on the wire. Fields are encoded in order. A field with
-several places is written to all of them, and read from the first that has a value.
+several places is written to all of these places, and read from the first one that has a value.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _put_table(draft: Draft, value: TableName) -> None:
 
 
 def _instance(part: int) -> FieldPlace:
-    """Return the place of one part of an instance's target: 0 is the project, 1 the instance id."""
+    """Return the place of part 0 (the project) or 1 (the instance id) of an instance's target."""
 
     def put(draft: Draft, value: str) -> None:
         draft.target = instance_target(draft.target, value) if part else value

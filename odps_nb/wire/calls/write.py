@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Request for a write session's column ids; it has no write mode in any API version."""
+    """Request for a write session's column ids; it includes no write mode in any API version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -213,7 +213,7 @@ class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and state.
 
     ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` its number of
-    rows, ``byte_size`` their size in bytes; each is ``None`` if the response lacks it. State and
+    rows, ``byte_size`` their size in bytes; each is ``None`` if absent from the response. State and
     row count have two spellings (``docs/protocol.md`` section 3.8).
     """
 
@@ -296,8 +296,8 @@ class CreateWriteStream(StorageCall):
 class GetWriteStream(StorageCall):
     """Request for a stream's state; with ``exactly_once``, also its next offset and a new token.
 
-    Id and version are in the query, the body, or both: the C++ client sends them only in the body;
-    the Java client may send a GET without a body.
+    The id and version are in the query, the body, or both: the C++ client sends them only in the
+    body; the Java client may send a GET without a body.
     """
 
     ACTION: ClassVar[str] = "TableGetWriteStream"
@@ -344,7 +344,7 @@ class WriteRows(StorageCall):
     """Request to upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
 
     ``count`` is the number of rows in the body; the service does not check it (pyodps's live tests
-    send a different number). ``row_offset`` is their offset in an exactly-once stream.
+    send a different number). ``row_offset`` is the first row's offset in an exactly-once stream.
     """
 
     ACTION: ClassVar[str] = "TableWrite"

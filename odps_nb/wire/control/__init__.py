@@ -76,7 +76,7 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 
 
 def decode_control(wire: WireRequest) -> ControlRequest | None:
-    """Decode a control plane request; return ``None`` if this module does not know it.
+    """Decode a control plane request; return ``None`` if the request is unknown.
 
     ``wire``: a request with decoded parameters and a decoded path relative to the endpoint; a
     parameter without ``=`` has an empty value.

@@ -38,7 +38,7 @@ def rest_request(
     headers: Pairs = (),
     body: bytes | None = None,
 ) -> WireRequest:
-    """Build one REST request; the object's schema overrides the connection's."""
+    """Build one REST request; the object's schema overrides that of the connection."""
     of_all = Scope(curr_project=scope.curr_project, curr_schema=schema or scope.curr_schema)
     return WireRequest(
         method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body

@@ -33,7 +33,7 @@ def truncated(source: str, unit: str) -> Generated:
 
 
 def parse_generated(text: str) -> Column | None:
-    """Parse ``trunc_time(d, 'day') as pt`` of AUTO PARTITIONED BY; ``None`` for anything else.
+    """Parse ``trunc_time(d, 'day') as pt`` in AUTO PARTITIONED BY; ``None`` for anything else.
 
     An unnamed column becomes ``_pt_col_0_``; its type is STRING.
     """

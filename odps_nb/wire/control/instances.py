@@ -1,4 +1,4 @@
-"""SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
+"""SQL instances: submission, status, result, cancellation (``docs/protocol.md`` section 9.3).
 
 Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result
 document here contains the output of DDL statements and error texts.
@@ -50,7 +50,7 @@ _XML_HEADERS = (("Content-Type", XML_TYPE),)
 class TaskResult:
     """Outcome of one task: ``status``, such as ``Success`` or ``Failed``, and result ``text``.
 
-    In text to encode, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
+    When text is encoded, surrogates represent invalid UTF-8 bytes (Python's ``surrogateescape``).
     """
 
     name: str = SQL_TASK

@@ -85,7 +85,7 @@ def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
 
 
 def decimal_settings(schema: TableSchema) -> dict[str, str]:
-    """Return the SQL settings that these columns' DECIMAL sizes require."""
+    """Return the SQL settings that the precision and scale of the DECIMAL columns require."""
     types = (one for column in schema.columns for one in types_in(column.type))
     sizes = [(one.precision or 0, one.scale or 0) for one in types if isinstance(one, DecimalType)]
     settings = {}

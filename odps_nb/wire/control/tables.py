@@ -37,7 +37,7 @@ _XML_HEADERS = {"Content-Type": XML_TYPE}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableInfo:
-    """Metadata of a table. Times are epoch seconds, sizes are bytes, ``None`` means unknown.
+    """Metadata of a table. Times are in epoch seconds, sizes in bytes; ``None`` means unknown.
 
     ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view.
     ``primary_key`` and ``properties`` are only in the extended document.
@@ -256,7 +256,7 @@ class ListTables(SafeCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """One partition. Times are epoch seconds, ``size`` is bytes, ``None`` means unknown."""
+    """One partition. Times are in epoch seconds, ``size`` is in bytes; ``None`` means unknown."""
 
     spec: PartitionSpec
     created_at: int | None = None
