@@ -430,7 +430,7 @@ def shorten(text: str, limit: int) -> str:
 def query_title(sql: str, limit: int = 80) -> str:
     """Return a query on one line; a long query is cut before a word or literal.
 
-    >>> query_title("select id\n  from orders where status = 'not paid'", 40)
+    >>> query_title("select id from orders where status = 'not paid'", 40)
     'select id from orders where status = …'
     """
     text = " ".join(sql.split())

@@ -18,7 +18,14 @@ from odps_nb.local.duck import Duck, looks_outside
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.query import translate
-from odps_nb.local.sql.statements import ChangeRows, CreateTable, CreateView, Insert, Merge, Query
+from odps_nb.local.sql.statements import (
+    ChangeRows,
+    CreateTable,
+    CreateView,
+    Insert,
+    Merge,
+    SelectStatement,
+)
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, StoredTable
 from odps_nb.schema import TableSchema
@@ -90,7 +97,7 @@ def sql_query(data: bytes) -> None:
             statement = rows_of(statement, _TABLES["t"])
         if isinstance(statement, Merge):
             statement = rows_of_merge(statement, _TABLES["t"])
-        if isinstance(statement, Query):
+        if isinstance(statement, SelectStatement):
             asked: str | None = statement.text
         elif isinstance(statement, CreateTable | CreateView | Insert):
             asked = statement.query
