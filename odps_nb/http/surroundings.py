@@ -1,7 +1,7 @@
 """Proxy and certificate settings from environment variables, for each server.
 
-requests reads the variables. They are validated here before anything is sent, because requests
-reports invalid ones with unhelpful errors that may contain a proxy's password.
+The requests library reads these variables. They are validated here before anything is sent,
+because it reports invalid ones with unhelpful errors that may contain a proxy's password.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ _LOOK = 1 << 18  # default bytes per read
 class HttpRequest:
     """A request to send. Times are in seconds; ``body`` is bytes or an iterator of chunks.
 
-    ``read_timeout`` limits each pause while a response is awaited or read, and the time for its
-    head. ``send_timeout`` (default: ``read_timeout``) limits each pause in which the peer accepts
-    no data. ``document_timeout`` limits the time for a body after `HttpResponse.end_in_time`.
-    ``abort`` lets another thread stop the exchange. ``receive_buffer`` limits the bytes that the
-    kernel receives ahead.
+    ``read_timeout`` limits each pause while waiting for or reading a response, and the time to
+    receive its headers. ``send_timeout`` (default: ``read_timeout``) limits each pause in which the
+    peer accepts no data. ``document_timeout`` limits the time for a body after
+    `HttpResponse.end_in_time`. ``abort`` lets another thread stop the exchange. ``receive_buffer``
+    limits the bytes that the kernel receives ahead.
     """
 
     method: str
@@ -59,7 +59,7 @@ class HttpRequest:
 
 
 class HttpResponse:
-    """A response whose body is not read yet; the caller closes it or reads it to the end.
+    """A response whose body has not been read yet; the caller closes it or reads it to the end.
 
     Closing it early closes the connection; reading to the end returns the connection to the pool.
     Only `arriving` may be used from another thread.

@@ -44,7 +44,7 @@ _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 _CHINESE: Final = re.compile(
     rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
 )
-"""The same, with at least one character whose bytes occur in no Korean word."""
+"""Like `_PAIRS`, but with at least one character whose bytes occur in no Korean word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

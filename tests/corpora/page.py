@@ -29,7 +29,7 @@ address, an error number or an object's repr into a message.
 
 ## Formats
 
-- **compared**: another library reads the same values. These are Pillow (pictures), pandas (CSV and
+- **compared**: another library reads the same values: Pillow (pictures), pandas (CSV and
   TSV), pyarrow (Parquet, Arrow), fastavro (rows in tiles) and numpy (arrays).
 - **right**: the file is shown, and no comparison finds a difference.
 - **refused**: the tile gives the reason; most of these files are damaged on purpose. "too" means

@@ -261,7 +261,7 @@ class _ScanRows:
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, order: Order, where: str | None) -> Rows:
-        """Run the job `sorting` and return the first `MAX_SORTED` rows in sorted order.
+        """Run the query of `sorting` as a SQL job; return its first `MAX_SORTED` rows.
 
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """

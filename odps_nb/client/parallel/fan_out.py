@@ -331,7 +331,7 @@ class _Round(Generic[T]):
                 return None
             del self._queues[self._head]
             self._head += 1
-            self._changed.notify_all()  # the new head's worker may add an item
+            self._changed.notify_all()  # the new head's worker may exceed the limit
         return queue
 
     def _any_queue(self) -> _Queue[T] | None:

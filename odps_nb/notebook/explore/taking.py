@@ -72,7 +72,7 @@ class WrittenFile:
 
 
 def file_kind(name: str) -> FileKind:
-    """Return the kind of file with this name, or raise `ArgumentError`."""
+    """Return ``name`` as a `FileKind`; raise `ArgumentError` if there is no such kind."""
     if name not in MEDIA_TYPES:
         raise ArgumentError(f"{name!r:.40} is not one of {', '.join(MEDIA_TYPES)}")
     return cast("FileKind", name)

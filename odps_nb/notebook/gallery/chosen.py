@@ -168,7 +168,7 @@ class Chosen:
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
-        """Read the metadata that a choice needs; yield each blob of ``places`` when it is read."""
+        """Read the metadata that a choice needs; yield each of ``places`` once its blob is read."""
         with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)

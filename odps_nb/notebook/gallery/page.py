@@ -106,7 +106,7 @@ def mimebundle(
     max_output_bytes: int = OUTPUT_BUDGET,
     summary: str = "",
 ) -> dict[str, str]:
-    """Draw the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
+    """Draw the first `MAX_TILES` blobs as script-free ``text/html``, and as ``text/plain``.
 
     ``render`` draws HTML pages in a sandbox instead of as source. Tiles beyond ``max_output_bytes``
     are counted, not drawn. Raises if the first request gets no response; the tile of a corrupt or

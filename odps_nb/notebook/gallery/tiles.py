@@ -65,7 +65,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return the message of an enlarged blob, which is never cached."""
+        """Return the message that shows an enlarged blob; it is never cached."""
         name = f"blob {index}"
         with closing(self._column._glances([index], cancel)) as blobs:
             try:

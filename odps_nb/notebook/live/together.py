@@ -33,7 +33,7 @@ def side_by_side(
 
 
 def _runs(places: Sequence[_P], workers: int) -> list[Sequence[_P]]:
-    """Divide places into batches of about one request, at least one batch per worker.
+    """Divide places into batches that each fit into one request, for all workers if possible.
 
     A batch has at least two places if possible, because a single blob takes two requests.
     """

@@ -242,7 +242,7 @@ def parse_size(text: str) -> int:
     """Parse ``512MiB``, ``1.5 GB`` or a plain number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 512MB or 1GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512MB or 1GiB")
     base = 1024 if match["binary"] else 1000
     return int(float(match["number"]) * base ** " kmgt".index(match["unit"].lower() or " "))
 

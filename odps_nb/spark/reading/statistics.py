@@ -60,7 +60,7 @@ def planned_size(session: ReadSession) -> int:
 
 
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
-    """Return one row per split, with the split's number, in its own partition; pad the total size.
+    """Return one numbered row per split, each in its own partition, padded to ``size`` bytes.
 
     Null columns increase the size that Spark estimates. Extra ``range`` rows, which the JVM filters
     out, add the remaining size: at most 17 million rows, each taking a few nanoseconds.

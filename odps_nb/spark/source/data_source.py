@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
-    """Return the options, keys included, for ``spark.read.format("odps").options(**…)``.
+    """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
     do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never

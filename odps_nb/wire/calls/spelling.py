@@ -176,7 +176,7 @@ def _take_mode(received: Received) -> WriteMode:
 
 
 def partition_member(name: str) -> FieldPlace:
-    """Return the place of a partition, written as text, in the JSON body."""
+    """Return the place of a JSON body member that contains a partition as text."""
     return member(
         name,
         lambda fields, key: decode_partition(fields.text(key)),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
 _TEXT_ROWS = 20
-_NO_WIDGET = "run the cell again for exact values under the mouse"
+_NO_WIDGET = "run the cell again to see exact values on hover"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:

@@ -182,7 +182,7 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _moving(image: Image.Image, size: Size) -> bytes:
-    """Encode up to 24 frames that play three times; return ``b""`` if too expensive."""
+    """Encode up to 24 frames as a WebP animation, or return ``b""`` if that is not possible."""
     if not features.check("webp"):
         return b""
     frames: list[Image.Image] = []
