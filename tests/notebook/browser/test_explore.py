@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
-from odps_nb.notebook.explore.profiles import bars
+from odps_nb.notebook.explore import explorer as explorer_module
 from odps_nb.notebook.live import twin
 from odps_nb.notebook.progress.words import format_percent
 from tests.support.explored import (
@@ -157,7 +157,7 @@ def in_browser(page, expression, given):
     """Evaluate an expression of ``given`` with the scripts of the explorer's profiles."""
     scripts = (
         Path(twin.__file__).with_name("common.js"),
-        Path(bars.__file__).with_name("profile.js"),
+        Path(explorer_module.__file__).parent / "scripts" / "profile.js",
     )
     code = "\n".join(one.read_text(encoding="utf-8") for one in scripts)
     return page.evaluate(f"(given) => {{ {code}; return {expression}; }}", given)
