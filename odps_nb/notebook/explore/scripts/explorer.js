@@ -252,7 +252,8 @@ function render({ model, el }) {
     builder.failed();
     said.textContent = "";
     problem.textContent = message.text;
-    if (message.task === "profile" && !(page && page.profiled)) described.textContent = " · no profile";
+    const isStale = root.classList.contains("odps-x-stale"); // no profile of these rows is shown
+    if (message.task === "profile" && isStale) described.textContent = " · no profile";
     taking.receive(message);
   }
 
