@@ -13,11 +13,11 @@ import tempfile
 from typing import Any
 
 import pandas as pd
-from odps import ODPS
 from odps.maxstorage import MaxStorageClient
 
 import odps_nb
 from benchmarks._measure import Case, compare, header, summary
+from benchmarks._peer import pyodps_entry
 
 MIB = 1 << 20
 SIZES = (100_000, 10 * MIB)
@@ -26,8 +26,7 @@ HEAD = 64 * 1024
 
 def pyodps_manager(connection: odps_nb.Connection, table: str) -> Any:
     """Return the blob manager of pyodps."""
-    profile = connection.profile
-    entry = ODPS(profile.access_id, profile.access_key, profile.project, profile.endpoint)
+    entry = pyodps_entry(connection.profile)
     return MaxStorageClient(odps=entry).open_blob_manager(table)
 
 

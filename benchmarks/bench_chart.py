@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from odps import ODPS
-
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, figure, header, judged, summary
-from odps_nb.access.looking.browsing import JOB_SETTINGS
+from benchmarks._peer import pyodps_entry
+from odps_nb.access.looking.sql_job import JOB_SETTINGS
 from odps_nb.notebook.explore.charts.chart import Chart
 
 CHARTS: dict[str, dict[str, Any]] = {
@@ -25,9 +24,7 @@ DRAWN = 0.100
 MESSAGE = 100_000
 
 
-def measure(
-    connection: odps_nb.Connection, entry: ODPS, name: str, options: dict[str, Any]
-) -> None:
+def measure(connection: odps_nb.Connection, entry: Any, name: str, options: dict[str, Any]) -> None:
     """Compare one chart with the query that it runs, and judge its drawing."""
     table = connection.table("orders")
     chart = table.chart(**options)
@@ -64,14 +61,7 @@ def measure(
 def main() -> int:
     """Run the benchmark; return 0 if all goals are met."""
     with odps_nb.connect("local") as connection:
-        profile = connection.profile
-        entry = ODPS(
-            profile.access_id,
-            profile.access_key,
-            project=profile.project,
-            endpoint=profile.endpoint,
-            tunnel_endpoint=profile.tunnel_endpoint,
-        )
+        entry = pyodps_entry(connection.profile)
         header("charts: loopback")
         for name, options in CHARTS.items():
             measure(connection, entry, name, options)

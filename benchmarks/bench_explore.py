@@ -24,13 +24,15 @@ import pyarrow as pa
 
 import odps_nb
 from benchmarks._measure import header, judged, summary
+from benchmarks._peer import pyodps_entry
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.messages import page_message, profile_message, table_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 
 STEP_ROWS = 1_000_000
 ROW_BYTES = 60  # on disk, with a margin
@@ -148,15 +150,7 @@ def messages(connection: Connection, subject: Subject) -> None:
 
 def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: list[int]) -> None:
     """Measure the same pages with pyodps: one reader of the table, and a slice of it per page."""
-    from odps import ODPS
-
-    entry = ODPS(
-        profile.access_id,
-        profile.access_key,
-        project=profile.project,
-        endpoint=profile.endpoint,
-        tunnel_endpoint=profile.tunnel_endpoint,
-    )
+    entry = pyodps_entry(profile)
     scan = near.table(subject.table).read(["id"], partitions=subject.partition)
     with entry.get_table(subject.table).open_reader(partition=subject.partition) as reader:
         places = [start % (reader.count - SIZE) for start in starts[:PEER_PAGES]]

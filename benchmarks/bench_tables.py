@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, header, summary
+from benchmarks._peer import pyodps_entry
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
 from odps_nb.client.read.plan import ReadPlan
@@ -28,18 +29,9 @@ ROUND_TRIP, SPEED = 0.040, 50e6  # seconds; bytes per second and connection
 
 
 def pyodps_client(connection: Connection):
-    from odps import ODPS
     from odps.maxstorage import MaxStorageClient
 
-    profile = connection.profile
-    entry = ODPS(
-        profile.access_id,
-        profile.access_key,
-        project=profile.project,
-        endpoint=profile.endpoint,
-        tunnel_endpoint=profile.tunnel_endpoint,
-    )
-    return MaxStorageClient(odps=entry)
+    return MaxStorageClient(odps=pyodps_entry(connection.profile))
 
 
 def peer_arrow(client) -> pa.Table:

@@ -25,13 +25,13 @@ from typing import Any
 import pandas as pd
 import psutil
 import pyarrow as pa
-from odps import ODPS
 from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.options import BlobWriteItem
 
 import odps_nb
 from benchmarks._measure import header, judged, summary
 from benchmarks._memory_work import MIB, Memory
+from benchmarks._peer import pyodps_entry
 from odps_nb.access.connection import Connection
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.wire.crc32c import crc32c
@@ -91,8 +91,7 @@ def batched(connection: Connection, files: Files) -> None:
 @contextmanager
 def _pyodps(connection: Connection) -> Iterator[tuple[Any, Any, list[bytes]]]:
     """Open a write session of pyodps; then write rows of the references and commit."""
-    profile = connection.profile
-    entry = ODPS(profile.access_id, profile.access_key, profile.project, profile.endpoint)
+    entry = pyodps_entry(connection.profile)
     client = MaxStorageClient(odps=entry)
     manager, session = client.open_blob_manager(TABLE), client.create_table_write_session(TABLE)
     references: list[bytes] = []

@@ -17,7 +17,8 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import AccessDeniedError, explain
 from odps_nb.local.server.launch import LocalService
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.view import RowView
 from tests.support.service.protected import NUMBERS, analyst_of, owner_of, protected_service
 
 

@@ -11,7 +11,8 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import start
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.view import RowView
 from tests.support.service.connecting import connected
 
 FULL, ORDERED = "is full scan with all partitions", "ORDER BY must be used with a LIMIT clause"

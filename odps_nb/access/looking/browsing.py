@@ -1,9 +1,11 @@
-"""Row sources for the explorer: pages by row number, filtered rows, and rows sorted by SQL."""
+"""Row sources for the explorer: pages by row number, filtered rows, and rows sorted by SQL.
+
+The classes of scans and results have the same methods, which are documented once, so both are here.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
+from odps_nb.access.looking.ordering import Order, name_in_sql, order_by
 from odps_nb.access.looking.selected import SelectedRows
+from odps_nb.access.looking.sql_job import JOB_SETTINGS, SqlJob
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
@@ -24,13 +28,11 @@ from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, ite
 from odps_nb.client.sql.definitions import quoted
 from odps_nb.client.sql.result import iter_result_rows
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
-from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS, MIN_BATCH_BYTES
-from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -40,54 +42,11 @@ if TYPE_CHECKING:
 ReadRange = Callable[[int, int, CancelToken], Iterator[pa.RecordBatch]]
 """Reads a range of rows, given by its first row and row count before filtering."""
 
-MAX_SORTED = 10_000
-"""Maximum number of sorted rows: SQL requires a limit with ``order by``."""
 READ_AHEAD = 512 * 1024
 """Maximum bytes to buffer ahead of the visible page."""
 READERS = 4
 STEP_ROWS = 4_000
 """Number of result rows to read per request when filtering."""
-
-# Sorting scans the whole table; the inner query may have ``order by`` without ``limit``.
-JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
-_WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
-_WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
-_WORDS |= {"interval", "is", "join", "left", "like", "limit", "not", "null", "on", "or", "order"}
-_WORDS |= {"right", "select", "table", "then", "timestamp", "true", "union", "using", "values"}
-_WORDS |= {"when", "where", "with"}
-
-
-def name_in_sql(name: str) -> str:
-    """Return a column name for SQL and ``where=``, in backticks if necessary."""
-    plain = _PLAIN_NAME.fullmatch(name) and name.casefold() not in _WORDS
-    return name if plain else f"`{name.replace('`', '``')}`"
-
-
-Order = tuple[tuple[str, bool], ...]
-"""Columns to sort by, the most significant first, each with a flag for descending order."""
-
-
-def can_be_sorted(column: Column) -> bool:
-    """Whether ``order by`` accepts the column; nested, JSON and binary values have no order."""
-    facts = TYPE_FACTS[column.type.code]
-    return bool(facts.width) or facts.kind not in ("OTHER", "BYTES")
-
-
-def check_order(columns: Sequence[Column], order: Order) -> None:
-    """Raise `ArgumentError` if a column to sort by is missing, repeated or not sortable."""
-    known = {one.name: one for one in columns}
-    for name, _ in order:
-        if name not in known:
-            raise ArgumentError(f"there is no column {name!r} to sort by")
-        if not can_be_sorted(known[name]):
-            kind = format_type(known[name].type)
-            raise ArgumentError(
-                f"rows cannot be sorted by {name!r}: {kind} values have no order",
-                hint="sort by a column of numbers, times, texts or booleans",
-            )
-    if len({name for name, _ in order}) < len(order):
-        raise ArgumentError("a column occurs twice in the order")
 
 
 def rows_of(source: RowForms) -> Rows:
@@ -117,7 +76,7 @@ class _ScanRows:
         self.text = text or scan._plan.text  # for exports, where invalid UTF-8 is never replaced
         self._running: Scan | None = None
         self._chosen: tuple[str | None, Scan] | None = None
-        self._job = _Job()
+        self._job = SqlJob()
 
     @property
     def title(self) -> str:
@@ -266,13 +225,14 @@ class _ScanRows:
         As in SQL, a null sorts below every value: first if ascending, last if descending.
         """
         text = self.sorting(order, where)
-        return self._job.sorted(self, text, shown=self._scan._plan.text)
+        found = self._job.run(self.connection, text, shown=self._scan._plan.text)
+        return _ResultRows(found, title=self.title, like=self.columns)
 
     def sorting(self, order: Order, where: str | None) -> str:
         """Return the query that `ordered` runs."""
         named = [name_in_sql(one.name) for one in self.columns]
         text = f"select {', '.join(named) if self._scan._plan.columns else '*'} "
-        return text + self.relation(where) + _order_by(self.columns, order)
+        return text + self.relation(where) + order_by(self.columns, order)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -298,7 +258,8 @@ class _ScanRows:
 
     def query(self, text: str) -> pa.Table:
         """Run a SQL job over a `relation` and return its few rows; `stop` cancels the job."""
-        return self._job.run(self, text, shown=self._scan._plan.text).to_arrow(progress=False)
+        job = self._job.run(self.connection, text, shown=self._scan._plan.text)
+        return job.to_arrow(progress=False)
 
     def code(self, where: str | None) -> str:
         """Return Python code that reads the same rows."""
@@ -363,7 +324,7 @@ class _ResultRows:
     ) -> None:
         self._result, self._title, self._like = result, title, like
         self._first_columns, self.text = first_columns, text or result._text
-        self._token, self._job = CancelToken(), _Job()
+        self._token, self._job = CancelToken(), SqlJob()
 
     @property
     def title(self) -> str:
@@ -466,10 +427,11 @@ class _ResultRows:
 
     def ordered(self, order: Order, where: str | None) -> Rows:
         text, result = self.sorting(order, where), self._result
-        return self._job.sorted(self, text, shown=result._text, settings=result.settings)
+        found = self._job.run(self.connection, text, shown=result._text, settings=result.settings)
+        return _ResultRows(found, title=self.title, like=self.columns)
 
     def sorting(self, order: Order, where: str | None) -> str:
-        return f"select * {self.relation(where)}{_order_by(self.columns, order)}"
+        return f"select * {self.relation(where)}{order_by(self.columns, order)}"
 
     partitions: tuple[str, ...] = ()
 
@@ -491,7 +453,7 @@ class _ResultRows:
 
     def query(self, text: str) -> pa.Table:
         result = self._result
-        job = self._job.run(self, text, shown=result._text, settings=result.settings)
+        job = self._job.run(self.connection, text, shown=result._text, settings=result.settings)
         return job.to_arrow(progress=False)
 
     def code(self, where: str | None) -> str:
@@ -535,59 +497,3 @@ def _inside(partitions: Sequence[PartitionSpec]) -> str:
         parts = [f"{name_in_sql(key)} = {literal(value)}" for key, value in spec]
         said.append(f"({' and '.join(parts)})")
     return " or ".join(said)
-
-
-def _order_by(columns: Sequence[Column], order: Order) -> str:
-    check_order(columns, order)
-    keys = [name_in_sql(name) + (" desc" if descending else "") for name, descending in order]
-    return f" order by {', '.join(keys)} limit {MAX_SORTED}"
-
-
-class _Job:
-    """A SQL job over a `relation`; the job can be stopped."""
-
-    def __init__(self) -> None:
-        self._result: Result | None = None
-        self._stopped = False
-
-    def sorted(
-        self,
-        rows: Rows,
-        text: str,
-        *,
-        shown: TextOptions,
-        settings: Mapping[str, str] | None = None,
-    ) -> Rows:
-        result = self.run(rows, text, shown=shown, settings=settings)
-        return _ResultRows(result, title=rows.title, like=rows.columns)
-
-    def run(
-        self,
-        rows: Rows,
-        text: str,
-        *,
-        shown: TextOptions,
-        settings: Mapping[str, str] | None = None,
-    ) -> Result:
-        chosen = {**(settings or {}), **JOB_SETTINGS}
-        self._check()
-        self._result = result = rows.connection.sql(
-            text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
-        )
-        try:
-            if self._stopped:  # since the check
-                result.cancel()
-            self._check()
-            result.wait()
-        finally:
-            self._result = None
-        return result
-
-    def _check(self) -> None:
-        if self._stopped:
-            raise CancelledError("the SQL job was cancelled")
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._result is not None:
-            self._result.cancel()

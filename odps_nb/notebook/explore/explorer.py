@@ -20,6 +20,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
 from odps_nb.notebook.explore.charts.chart import Chart
 from odps_nb.notebook.explore.charts.choice import choose
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
     typed_condition,
 )
@@ -49,7 +50,7 @@ from odps_nb.notebook.explore.taking import (
     words_of,
     write_file,
 )
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import TypeCode
 from odps_nb.terms import format_bytes

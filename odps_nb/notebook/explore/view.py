@@ -1,30 +1,32 @@
-"""`RowView`: the pages, conditions and profile behind an explorer, without a widget."""
+"""`RowView`: the pages, conditions and profile behind an explorer, without a widget.
+
+Its pages, choice, counts and profiles change together, so they are in one class.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from odps_nb.access.looking.browsing import MAX_SORTED, Order, Rows, check_order, name_in_sql
+from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.looking.ordering import MAX_SORTED, check_order, name_in_sql
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
 from odps_nb.notebook.explore.charts.chart import Chart, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
-    Condition,
-    all_of,
     bar_condition,
     given_condition,
     make_condition,
     value_condition,
-    written,
 )
 from odps_nb.notebook.explore.choosing.search import KnownRows, TextSearch, first_in_order
 from odps_nb.notebook.explore.pages import Cell, Mark, Page, RangePager, StreamPager
@@ -47,31 +49,6 @@ MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 MAX_CELL, MAX_COPY = 100_000, 4_000_000
 """Maximum characters of one displayed or copied cell, and of all cells copied at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The rows to show: conditions (combined with AND), a search text and an order.
-
-    The search covers the displayed values and ignores case (`TextSearch`). In the order, a null
-    sorts below every value.
-
-    A condition may be given as text, as for ``where=`` of a read.
-    """
-
-    conditions: tuple[Condition, ...] = ()
-    search: str = ""
-    order: Order = ()
-
-    def __post_init__(self) -> None:
-        given: tuple[Condition | str, ...] = self.conditions
-        if isinstance(given, str) or isinstance(self.order, str):
-            raise ArgumentError(
-                "conditions and order are tuples",
-                hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
-            )
-        found = tuple(written(one) if isinstance(one, str) else one for one in given)
-        object.__setattr__(self, "conditions", found)
 
 
 class RowView(TakesRows):
@@ -274,7 +251,7 @@ class RowView(TakesRows):
     @property
     def where(self) -> str | None:
         """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
-        return self._where(self.choice)
+        return self.choice.where
 
     @property
     def code(self) -> str:
@@ -294,7 +271,7 @@ class RowView(TakesRows):
 
         Sorting runs a SQL job, or with a search text, reads all rows that match the conditions.
         """
-        where, token = self._where(choice), cancel or CancelToken()
+        where, token = choice.where, cancel or CancelToken()
         check_order(self.columns, choice.order)
         if where is not None:
             self._rows.check(where)
@@ -324,7 +301,7 @@ class RowView(TakesRows):
                 with closing(found.matches(Mark(), token)) as placed:
                     shown = first_in_order((batch for _, batch in placed), choice.order)
             else:
-                shown = rows.ordered(choice.order, self._where(choice))
+                shown = rows.ordered(choice.order, choice.where)
         finally:
             self._sorting = None
         return shown, RangePager(shown, self.columns, self.page_rows)
@@ -397,34 +374,18 @@ class RowView(TakesRows):
             if bar >= len(bars) or (label is not None and label != visible(bars[bar].label)):
                 raise ArgumentError("the profile has changed; click a bar of the new profile")
             made = bar_condition(of, bars[bar], self.timezone, exclude=exclude)
-        return self._only(of, made)
+        return self.choice.with_only(of, made, self.timezone)
 
     def value(
         self, row: int, column: int, cancel: CancelToken | None = None, *, exclude: bool
     ) -> Choice:
         """Return the choice with a cell's value as the column's only condition, like `bar`."""
         of, value = self.columns[column], self._again(row, 1, cancel)[0].column(column)[0]
-        return self._only(of, value_condition(of, value, self.timezone, exclude=exclude))
-
-    def _only(self, of: Column, made: Condition) -> Choice:
-        """Return the choice in which a condition replaces the others of its column.
-
-        An exclusion is added to them, and joins an earlier exclusion of values.
-        """
-        before = [one for one in self.choice.conditions if one.column == of.name]
-        if made.exclude:
-            before = [one for one in before if one.exclude and one.op == made.op == "values"]
-            values = dict.fromkeys([one for old in before for one in old.values] + [*made.values])
-            if before:
-                made = make_condition(of, "values", [*values], exclude=True, timezone=self.timezone)
-        kept = [one for one in self.choice.conditions if one not in before and one != made]
-        return replace(self.choice, conditions=(*kept, made))
-
-    def _where(self, choice: Choice) -> str | None:
-        return all_of([one.where for one in choice.conditions])
+        made = value_condition(of, value, self.timezone, exclude=exclude)
+        return self.choice.with_only(of, made, self.timezone)
 
     def _pager_of(self, rows: Rows, choice: Choice) -> _Pagers:
-        where = self._where(choice)
+        where = choice.where
         if where is None and not choice.search and rows.row_count is not None:
             return RangePager(rows, self.columns, self.page_rows)
         search = TextSearch(self.columns, choice.search) if choice.search else None
@@ -592,7 +553,7 @@ class RowView(TakesRows):
 
     def sort_bytes(self, choice: Choice) -> int:
         """Return the service's estimate of the bytes that the SQL job of a sort reads."""
-        return self._bytes_read(self._rows.sorting(choice.order, self._where(choice)))
+        return self._bytes_read(self._rows.sorting(choice.order, choice.where))
 
     def _bytes_read(self, text: str) -> int:
         cost = self.connection.sql_cost(text, settings=self._rows.job_settings)

@@ -9,7 +9,8 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import view as viewing
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.choosing.choice import Choice
+from odps_nb.notebook.explore.view import RowView
 
 ROWS = 300
 LONG = "long\ttext\n" + "x" * 5000

@@ -11,9 +11,10 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import operations, typed_condition, typed_texts
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 from tests.support.service.connecting import connected
 
@@ -74,12 +75,6 @@ def frame(odps):
     table.write(rows)
     yield rows.to_pandas()
     odps.drop_table("explore_filters")
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """What is read within a time is all that there is, however busy the machine."""
-    monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 60)
 
 
 @pytest.fixture
@@ -444,7 +439,7 @@ def test_a_filter_of_a_result_is_described_and_counted(odps, frame):
 def test_a_search_for_rows_to_describe_is_bounded_in_time(moody_odps, stalled, monkeypatch):
     monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 0.2)
     view = RowView(rows_of(moody_odps.table("orders").read(["id", "note"])))
-    view.choose(Choice(conditions=("note = 'nobody wrote this'",)))
+    view.choose(Choice(conditions=("note = 'no such text'",)))
     profile = view.describe()
     assert (profile.label, view.matching) == ("sample of 0 rows", None)
     stalled()

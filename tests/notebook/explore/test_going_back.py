@@ -12,8 +12,9 @@ import odps_nb
 from odps_nb import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.read.splits import RowPlace
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from tests.support.compat.recorder import Recorder, recording
 
 ROWS, SIZE = 120_000, 1000

@@ -8,13 +8,15 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from odps_nb.access.looking.browsing import MAX_SORTED, can_be_sorted, rows_of
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.looking.ordering import MAX_SORTED, can_be_sorted
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.search import TextSearch
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import TypeCode
 from tests.support.messages import Browser
 
@@ -299,7 +301,7 @@ def told(browser, kind):
 def test_a_search_tells_its_progress_and_that_nothing_was_found_only_at_the_end(live, monkeypatch):
     explorer, browser = live
     monkeypatch.setattr(exploring, "TELL_SECONDS", 0)
-    explorer.receive({"do": "search", "text": "nobody wrote this"})
+    explorer.receive({"do": "search", "text": "no such text"})
     browser.wait("idle", task="page")
     (page,) = told(browser, "page")
     assert (page["count"], page["total"], page["searched"]) == (0, 0, ROWS)
@@ -331,7 +333,7 @@ def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monke
     explorer = exploring.explore(moody_odps.table("orders").read(), seed=1)
     explorer._widget = browser = Browser()
     before = explorer.view.page(0)
-    explorer.receive({"do": "search", "text": "nobody wrote this"})
+    explorer.receive({"do": "search", "text": "no such text"})
     browser.wait("busy", task="page")
     explorer.receive({"do": "cancel", "task": "page"})
     browser.wait("problem", text="cancelled")
@@ -345,7 +347,7 @@ def test_a_cancelled_search_leaves_the_rows_before_it(moody_odps, stalled, monke
 def test_a_search_that_is_no_longer_wanted_ends(view):
     token = CancelToken()
     view.tell_searched = lambda rows, total: token.cancel()
-    view.choose(Choice(search="nobody wrote this"))
+    view.choose(Choice(search="no such text"))
     with pytest.raises(CancelledError):
         view.page(0, token)
     assert view.page(0).count == 0

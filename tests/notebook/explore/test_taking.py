@@ -3,7 +3,6 @@
 import csv
 import datetime
 import io
-import threading
 from dataclasses import replace
 from decimal import Decimal
 
@@ -14,11 +13,13 @@ import pytest
 
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, CancelledError, ConversionError
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.explorer import Explorer
 from odps_nb.notebook.explore.taking import CHUNK, cell_code, file_name, write_file
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.messages import Browser
+from tests.support.threads import end_when_stopped
 
 ROWS = 3000
 WORDS = ["red", "=1+1", 'a "b", c', "two\nlines", "é ☃", "", None]
@@ -84,7 +85,7 @@ def test_all_selected_rows_are_those_that_pandas_selects(view, source, odps):
 
 
 def test_a_filter_that_selects_no_row_keeps_the_types(view, source):
-    view.choose(Choice(search="nobody wrote this"))
+    view.choose(Choice(search="no such text"))
     found = view.to_arrow()
     assert found.num_rows == 0
     assert found.schema.equals(source.arrow_schema)
@@ -122,23 +123,18 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
         view.close()
 
 
-def test_a_read_of_all_rows_is_cancelled_and_the_view_works_on(moody_odps, stalled):
+@pytest.mark.parametrize(
+    "choice",
+    [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],
+    ids=["all", "search", "filter"],
+)
+def test_a_read_of_all_rows_is_cancelled_and_the_view_works_on(moody_odps, stalled, choice):
     view = RowView(rows_of(moody_odps.table("orders").read()))
-    ends = []
-
-    def take():
-        try:
-            ends.append(view.to_arrow(progress=False))
-        except CancelledError as error:
-            ends.append(error)
-
-    taking = threading.Thread(target=take)
-    taking.start()
-    while taking.is_alive():  # it may not have begun yet
-        view.stop_taking()
-        taking.join(0.05)
-    assert [type(end) for end in ends] == [CancelledError]
+    view.choose(choice)
+    end = end_when_stopped(lambda: view.to_arrow(progress=False), view.stop_taking)
+    assert isinstance(end, CancelledError)
     stalled()
+    view.choose(Choice())
     assert view.page(0).count == 100
     view.close()
 

@@ -9,9 +9,10 @@ import pytest
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import make_condition
 from odps_nb.notebook.explore.choosing.search import MAX_SORTED, first_in_order
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 
 ROWS = 600
@@ -61,7 +62,7 @@ def ids(page):
 
 
 def test_an_order_of_a_search_without_matches_shows_no_rows(view):
-    view.choose(Choice(search="nobody wrote this", order=BY_ID))
+    view.choose(Choice(search="no such text", order=BY_ID))
     assert view.page(0).count == 0
     assert view.to_arrow().num_rows == 0
 

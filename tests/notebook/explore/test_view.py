@@ -11,15 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from odps_nb.access.looking.browsing import _ScanRows, name_in_sql, rows_of
+from odps_nb.access.looking.browsing import _ScanRows, rows_of
+from odps_nb.access.looking.ordering import name_in_sql
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
+from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
-from odps_nb.notebook.explore.view import Choice, RowView
+from odps_nb.notebook.explore.view import RowView
 from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
+from tests.support.threads import end_when_stopped
 
 ROWS = 3000
 
@@ -51,12 +54,6 @@ def written(odps):
     table.write(rows)
     yield rows
     odps.drop_table(name)
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """What is read within a time is all that there is, however busy the machine."""
-    monkeypatch.setattr("odps_nb.notebook.explore.profiles.sampling.SAMPLE_SECONDS", 60)
 
 
 @pytest.fixture
@@ -393,28 +390,15 @@ def test_a_result_is_paged_filtered_and_sorted(odps, written):
 
 def test_a_stalled_search_is_stopped_at_once_and_the_view_works_on(moody_odps, stalled):
     view = RowView(rows_of(moody_odps.table("orders").read()))
-    view.choose(Choice(conditions=("note = 'nobody wrote this'",)))
-    ends = []
-
-    def look():
-        try:
-            ends.append(view.page(0))
-        except CancelledError as error:
-            ends.append(error)
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    while looking.is_alive():  # it may not have begun yet
-        view.stop()
-        looking.join(0.05)
-    assert [type(end) for end in ends] == [CancelledError]
+    view.choose(Choice(conditions=("note = 'no such text'",)))
+    assert isinstance(end_when_stopped(lambda: view.page(0), view.stop), CancelledError)
     stalled()
     view.choose(Choice())
     assert view.page(0).count == 100
 
 
 def test_a_search_for_first_rows_is_bounded_in_time(moody_odps, stalled):
-    read = moody_odps.table("orders").read(where="note = 'nobody wrote this'")
+    read = moody_odps.table("orders").read(where="note = 'no such text'")
     assert list(RowView(rows_of(read)).first_rows(20, seconds=0.5)) == []
     stalled()
 

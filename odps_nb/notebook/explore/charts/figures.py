@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.binding.text import bind
-from odps_nb.access.looking.browsing import Rows, name_in_sql
+from odps_nb.access.looking.browsing import Rows
+from odps_nb.access.looking.ordering import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.charts.choice import STEPS, ChartChoice, ChartStep
 from odps_nb.notebook.explore.values.cells import cell_texts, kind_of

@@ -1,0 +1,20 @@
+"""The peer of the benchmarks: pyodps with the settings of a connection of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odps_nb.client.auth.profile import Profile
+
+
+def pyodps_entry(profile: Profile) -> Any:
+    """Return pyodps' entry object."""
+    from odps import ODPS
+
+    return ODPS(
+        profile.access_id,
+        profile.access_key,
+        project=profile.project,
+        endpoint=profile.endpoint,
+        tunnel_endpoint=profile.tunnel_endpoint,
+    )

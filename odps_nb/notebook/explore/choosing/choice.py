@@ -1,0 +1,59 @@
+"""`Choice`: the conditions, the search text and the order of an explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from odps_nb.access.looking.ordering import Order
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.choosing.conditions import (
+    Condition,
+    all_of,
+    make_condition,
+    written,
+)
+from odps_nb.schema import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The rows to show: conditions (combined with AND), a search text and an order.
+
+    The search covers the displayed values and ignores case (`TextSearch`). In the order, a null
+    sorts below every value.
+
+    A condition may be given as text, as for ``where=`` of a read.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    search: str = ""
+    order: Order = ()
+
+    def __post_init__(self) -> None:
+        given: tuple[Condition | str, ...] = self.conditions
+        if isinstance(given, str) or isinstance(self.order, str):
+            raise ArgumentError(
+                "conditions and order are tuples",
+                hint="pass tuples such as ('quantity > 9',) and (('id', False),)",
+            )
+        found = tuple(written(one) if isinstance(one, str) else one for one in given)
+        object.__setattr__(self, "conditions", found)
+
+    @property
+    def where(self) -> str | None:
+        """The conjunction of the conditions; ``None`` if there are none."""
+        return all_of([one.where for one in self.conditions])
+
+    def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
+        """Return the choice in which a condition replaces the others of its column.
+
+        An exclusion is added to them, and joins an earlier exclusion of values.
+        """
+        before = [one for one in self.conditions if one.column == of.name]
+        if made.exclude:
+            before = [one for one in before if one.exclude and one.op == made.op == "values"]
+            values = dict.fromkeys([one for old in before for one in old.values] + [*made.values])
+            if before:
+                made = make_condition(of, "values", [*values], exclude=True, timezone=timezone)
+        kept = [one for one in self.conditions if one not in before and one != made]
+        return replace(self, conditions=(*kept, made))
