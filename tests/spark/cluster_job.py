@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,10 +37,9 @@ ROWS = 40_000
 SPLITS = 4
 EXECUTORS = 3
 TASKS = 2_000
-BATCHES = 4  # micro-batches of the job that is a stream
+BATCHES, SPLITS_EACH = 4, 100  # micro-batches of a stream
 DAY = {"ds": "2026-01-01"}
 LONG = 900.0  # seconds: nothing here may wait for the end of a stall
-DEADLINE = 240.0
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -167,15 +167,21 @@ class Stage:
     ) -> Any:
         """Run a job; kill something once two of its tasks wait for the service."""
         self.ask({"fault": "stall", "times": 2, "seconds": LONG, **rule})
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(job)
-            until = time.monotonic() + DEADLINE
-            while self.rules()[0]["struck"] < 2 and not running.done():
-                assert time.monotonic() < until, f"no two tasks came to {rule}"
-                time.sleep(0.05)
-            assert not running.done(), "the job ended before anything was killed"
+        over = threading.Event()
+
+        def watch() -> None:
+            while self.rules()[0]["struck"] < 2:
+                assert not over.wait(0.05), "the job ended before anything was killed"
             kill()
-            result = running.result()
+
+        # The job stays in this thread: Spark finds a stream's sink by the session of its thread.
+        with ThreadPoolExecutor(1) as pool:
+            watching = pool.submit(watch)
+            try:
+                result = job()
+            finally:
+                over.set()
+        watching.result()
         self.ask()
         return result
 
@@ -313,15 +319,15 @@ def follow(stage: Stage, *numbers: int) -> list[int]:
 
     Returns the rows of each micro-batch.
     """
-    connected, splits = odps_nb.spark.options(stage.odps), TASKS // BATCHES
-    reader = stage.spark.readStream.format("odps").options(**connected, splits=splits)
+    connected, part = odps_nb.spark.options(stage.odps), 10 * SPLITS_EACH
+    reader = stage.spark.readStream.format("odps").options(**connected, splits=SPLITS_EACH)
     rows = reader.option("poll_seconds", 0).load("arriving")
     writer = rows.writeStream.format("odps").options(**connected)
     query = writer.option("checkpointLocation", str(stage.marks / "checkpoint")).start("copied")
     query.processAllAvailable()
     for number in numbers:
-        some = range(number * 10 * splits, (number + 1) * 10 * splits)
-        stage.odps.table("arriving").write(pa.table({"id": some}))
+        some = pa.table({"id": range(number * part, (number + 1) * part)})
+        stage.odps.table("arriving").write(some)
         query.processAllAvailable()
     query.stop()
     return [one.numInputRows for one in query.recentProgress if one.numInputRows]
@@ -332,7 +338,7 @@ def stream_killed(stage: Stage) -> None:
     for name in ("arriving", "copied"):
         stage.target(name)
     job = partial(follow, stage, *range(BATCHES))
-    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=TASKS * 5 // 8)
+    stage.when_stalled(stage.kill_driver, job, action="TableWrite", skip=SPLITS_EACH * 5 // 2)
 
 
 def stream_resumed(stage: Stage) -> Any:

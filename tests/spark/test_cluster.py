@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HOME = Path(pyspark.__file__).parent
 READY = 120.0
 COUNT = 40_000
-TASKS, EXECUTORS = 2_000, 3
+TASKS, SPLITS_EACH, EXECUTORS = 2_000, 100, 3
 CLUSTER = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 #: Attempts that hang are run a second time, on the other host, as soon as half of them are done.
 SPECULATION = {
@@ -236,7 +236,7 @@ def test_on_a_standalone_cluster_rows_stay_exact_when_attempts_die_or_run_twice(
 
 
 @pytest.mark.spark
-@pytest.mark.nightly  # two minutes
+@pytest.mark.nightly  # four minutes
 def test_a_job_of_2000_tasks_whose_driver_is_killed_changes_nothing_and_can_be_run_again(
     cluster: Cluster, broken: Connection, tmp_path: Path
 ) -> None:
@@ -250,16 +250,16 @@ def test_a_job_of_2000_tasks_whose_driver_is_killed_changes_nothing_and_can_be_r
 
 @pytest.mark.spark
 @pytest.mark.nightly  # two minutes
-def test_a_stream_of_2000_tasks_whose_driver_is_killed_repeats_only_its_uncommitted_micro_batch(
+def test_a_stream_whose_driver_is_killed_repeats_only_its_uncommitted_micro_batch(
     cluster: Cluster, broken: Connection, tmp_path: Path
 ) -> None:
-    part = 10 * TASKS // 4  # rows of a micro-batch
+    part = 10 * SPLITS_EACH
     killed = _run(["stream_killed"], cluster, broken, tmp_path, **CLUSTER)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
     assert _ids(broken, "arriving") == list(range(3 * part))
     assert _ids(broken, "copied") == list(range(2 * part))
     resumed = _run(["stream_resumed"], cluster, broken, tmp_path, **CLUSTER)
-    assert _told(resumed) == {"stream_resumed": [[part, part], TASKS // 2]}
+    assert _told(resumed) == {"stream_resumed": [[part, part], 2 * SPLITS_EACH]}
     assert _ids(broken, "copied") == list(range(4 * part))
 
 
