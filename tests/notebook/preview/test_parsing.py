@@ -136,7 +136,7 @@ def test_arrow_with_offsets_out_of_range_is_a_tile():
 def test_a_value_outside_its_buffer_is_not_shown():
     for data in list(wrong_offsets())[4:12]:
         made = tile(Value(data))
-        assert "cut or damaged" in made.html
+        assert "truncated or damaged" in made.html
         assert "<table" not in made.html
 
 
