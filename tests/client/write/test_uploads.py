@@ -47,6 +47,7 @@ def test_rows_are_written_in_parts_and_committed_once(compression):
     assert shown.splits[0].done
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("fault", PARTS)
 def test_one_fault_in_an_upload_doubles_and_loses_nothing(fault):
     for place in range(4):

@@ -76,6 +76,7 @@ def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
     assert drawn(out.getvalue()).notes[0] == "no dataset is described in the part that was read"
 
 
+@pytest.mark.nightly
 def test_of_many_datasets_the_first_are_listed():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
@@ -102,6 +103,7 @@ def test_netcdf_3_that_is_being_written_has_no_records_yet():
     assert "time 0 × place 4" in Seen(drawn(netcdf3(records=0xFFFFFFFF)).html).text
 
 
+@pytest.mark.nightly
 def test_every_cut_of_a_netcdf_3_header_is_told():
     whole = netcdf3()[:-200]
     for end in range(8, len(whole)):

@@ -175,6 +175,7 @@ def test_big_tiff_is_a_picture():
     assert "TIFF · 64 × 48" in tile(Value(data)).text
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     "more", [{}, {"format": "MPO", "append_images": [Image.new("RGB", (9, 9))]}]
 )

@@ -140,6 +140,7 @@ def test_a_value_outside_its_buffer_is_not_shown():
         assert "<table" not in made.html
 
 
+@pytest.mark.nightly
 def test_parquet_with_one_bit_flipped_is_a_tile_also_where_pyarrow_aborts():
     data = aborting_parquet()
     outcomes = set()
