@@ -181,17 +181,15 @@ def _run(
         "marks": str(marks),
         "connection": {**given, "api_version": odps.profile.api_version},
     }
-    place = marks / "driver"  # a killed driver leaves files
-    place.mkdir(exist_ok=True)
-    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    env = {
-        **os.environ,
-        "SPARK_LOCAL_DIRS": str(place),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_SUBMIT_OPTS": f"{options} -Djava.io.tmpdir={place}",
-    }
-    if cluster.environment is not None:
-        env["PYSPARK_PYTHON"] = str(cluster.environment / "bin" / "python")
+    env = dict(os.environ)
+    if cluster.environment is not None:  # its driver may be killed, and leaves files
+        options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        env |= {
+            "PYSPARK_PYTHON": str(cluster.environment / "bin" / "python"),
+            "SPARK_LOCAL_DIRS": str(marks),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": f"{options} -Djava.io.tmpdir={marks}",
+        }
     return subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__).with_name("cluster_job.py"))],
         input=json.dumps(document),  # an argument would show the key to every process
@@ -199,7 +197,7 @@ def _run(
         text=True,
         timeout=560,
         env=env,
-        cwd=place,
+        cwd=marks,
     )
 
 
