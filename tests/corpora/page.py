@@ -23,8 +23,8 @@ _FEW = 3
 _HEAD = """# Files of other projects
 
 Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
-converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
-process, {untyped} raised an undocumented class of error, and {internal} put an
+converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. Of these files,
+{ended} ended that process, {untyped} raised an undocumented class of error, and {internal} put an
 address, an error number or an object's repr into a message.
 
 ## Formats
@@ -39,7 +39,7 @@ address, an error number or an object's repr into a message.
 
 """
 _TEXTS = """
-## Texts
+## Text encodings
 
 For {right} of {all} samples of chardet ({share:.0%}), in {encodings} encodings, `to_text` detects
 the encoding and returns the same text as with the encoding in the name of the sample's folder.
@@ -50,9 +50,9 @@ _MEMORY = """
 
 The table shows peak resident memory minus the memory before the job, in MB. For the parser
 process, this includes the library pages that it touches. A dash means that the process was not
-used, or was killed. The kernel's bound is twice the blob, plus the parser's longest response, plus
-a tile. The bound of the parser process is `Limits.memory`; for conversions, `blob_conversion`
-computes it.
+used, or was killed. The kernel's bound is twice the size of the blob, plus the parser's longest
+response, plus a tile. The bound of the parser process is `Limits.memory`; for conversions,
+`blob_conversion` computes it.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
 |---|--:|--:|--:|--:|--:|---|

@@ -295,7 +295,7 @@ def words(case: Case, result: Outcome) -> str:
     if isinstance(case.ours, type):
         return f"**no error**: {shown(result)}"
     if result == case.ours:
-        return "the data" if result else "no blob, correctly"
+        return "the data" if result else "no blob, as expected"
     return f"**no error**: {shown(result)}"
 
 
