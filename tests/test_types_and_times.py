@@ -1,4 +1,4 @@
-"""The tables of ``docs/types-and-times.md`` agree with what reads and writes really do.
+"""The tables in ``docs/types-and-times.md`` agree with the results of reads and writes.
 
 ``.venv/bin/python tests/test_types_and_times.py`` regenerates them.
 """
@@ -208,7 +208,7 @@ def written(value: Any) -> str:
     return text.replace("tzinfo=ZoneInfo(key='Asia/Shanghai')", "tzinfo=…")
 
 
-# Kinds of columns, and examples of each; the test finds the types of a new table.
+# Kinds of columns, with examples; the test determines the types of a new table.
 NEW: list[tuple[str, list[Any]]] = [
     (
         "pandas `int8` … `int64`, `Int8` … `Int64`",
@@ -350,7 +350,7 @@ CONDITIONS = [
 
 
 def conditions(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) -> str:
-    """Find the meaning of a condition from the row that it selects."""
+    """Determine the meaning of a condition from the row that it selects."""
     name = new_name("asked")
     table = odps.create_table(name, "t timestamp")
     hours = [CLOCK - dt.timedelta(hours=8), CLOCK]

@@ -1,6 +1,6 @@
-"""What bad input gets: one typed error that says what failed, where and what to do.
+"""Bad input: one typed error that states what failed, where, and what to do.
 
-And nothing is half written.
+Nothing is partly written.
 """
 
 import io
@@ -442,7 +442,7 @@ def test_the_siblings_of_a_nested_blob_are_checked_before_anything_is_sent(blobs
 
 
 class Unreadable(io.RawIOBase):
-    """A file that breaks when it is read."""
+    """A file that raises an error when it is read."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error

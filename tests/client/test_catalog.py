@@ -1,4 +1,4 @@
-"""Lists and metadata of tables; DDL text, in which nothing typed becomes SQL unchecked."""
+"""Lists and metadata of tables; DDL text in which no input becomes SQL unchecked."""
 
 import pytest
 from hypothesis import given
@@ -277,7 +277,7 @@ def test_partitions_come_page_by_page():
     ],
 )
 def test_a_refused_read_says_what_the_storage_api_does_not_read(facts, columns, note, hint):
-    """``docs/protocol.md`` section 3.1; of external tables the embedded service has none."""
+    """``docs/protocol.md`` section 3.1; the embedded service has no external tables."""
     info = TableInfo(name=TABLE, schema=schema("id bigint, seen json, told json"), **facts)
     refused = fail(405, "SomethingElse", "it cannot be")
     with (

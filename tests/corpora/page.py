@@ -1,4 +1,4 @@
-"""Writes `docs/results/corpora.md` from what a run noted: `make corpora`.
+"""Writes `docs/results/corpora.md` from the notes of a run: `make corpora`.
 
 python -m tests.corpora.page FILE
 """
@@ -60,7 +60,7 @@ response, plus a tile. The bound of the parser process is `Limits.memory`; for c
 
 
 def page(notes: Iterable[str]) -> str:
-    """Return the page of these notes, one JSON document each; the last of each counts."""
+    """Return the page for these notes (one JSON document each); the last note for a file counts."""
     corpora: dict[str, list[dict[str, Any]]] = {}
     hostile: dict[str, dict[str, Any]] = {}
     texts: dict[str, list[int]] = {}
@@ -119,13 +119,13 @@ def _files(count: int) -> str:
 
 
 def is_wrong(file: dict[str, Any]) -> bool:
-    """Whether a test fails for this file."""
+    """Whether a test fails because of this file."""
     differ = [s for s in file["compared"].values() if s != EQUAL and not s.startswith(REFUSES)]
     return bool(differ or file["internal"] or file["is_disputed"])
 
 
 def _reason(said: str) -> str:
-    """Return the reason in what a tile says, without numbers, which differ."""
+    """Return the reason in a tile's text, with numbers replaced, because they differ."""
     reason = said.split(" · ")[-1].split("; ")[0]
     return re.sub(r"\b\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
 

@@ -30,7 +30,7 @@ READY = 120.0
 
 @contextlib.contextmanager
 def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re.Match[str]]:
-    """Start a master or worker; gives the line in which it says that it is ready."""
+    """Start a master or worker; return the line with which it reports that it is ready."""
     env = {
         **os.environ,
         "JAVA_HOME": str(find_java().home),
@@ -67,7 +67,7 @@ def _daemon(kind: str, *arguments: str, ready: str, folder: Path) -> Iterator[re
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers of one core; on two names of this host, or no copy would run."""
+    """A master and two workers with one core each, on two host names, which copies need."""
     with contextlib.ExitStack() as cluster:
         started = cluster.enter_context(
             _daemon(
@@ -89,7 +89,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 COUNT = 40_000
-#: Attempts that hang are run a second time, on the other host, as soon as half of them are done.
+#: Attempts that hang are started again on the other host as soon as half of the tasks are done.
 SPECULATION = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -103,7 +103,7 @@ SPECULATION = {
 
 @pytest.fixture
 def broken() -> Iterator[Connection]:
-    """A connection to a service of the test's own, which misbehaves when it is asked to."""
+    """A connection to the test's own service, which misbehaves on request."""
     with misbehaving() as connection:
         yield connection
 
@@ -111,10 +111,10 @@ def broken() -> Iterator[Connection]:
 def _act(
     acts: list[str], master: str, odps: Connection, marks: Path, **conf: str
 ) -> dict[str, Any]:
-    """Do the acts in a process of their own; give what each told."""
+    """Run the jobs in a separate process; return their results."""
     given = odps.profile.as_options()
     given.pop("name", None)
-    # Java knows no TMPDIR
+    # Java ignores TMPDIR
     conf["spark.executor.extraJavaOptions"] = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
     document = {
         "acts": acts,

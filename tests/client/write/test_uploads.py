@@ -1,4 +1,4 @@
-"""Rows are uploaded once, whatever happens to the parts on the way."""
+"""Rows are uploaded once, whatever happens to the requests."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ THROTTLED = ["WriteRows", "CloseWriteStream", "CommitWriteSession"]
 
 @pytest.mark.parametrize("name", THROTTLED)
 def test_a_write_that_is_throttled_retries_until_the_deadline_and_not_by_count(name):
-    """Evidence 161: 429 comes in the middle of writes as well."""
+    """Evidence 161: 429 can also occur in the middle of a write."""
     with Ledger() as service:
         service.faults[name].extend(["429"] * 9)
         assert write(service, retry=RetryPolicy(max_attempts=3)) == ROWS

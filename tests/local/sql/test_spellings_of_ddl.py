@@ -1,6 +1,6 @@
-"""Statements about tables as people type them and as older clients send them.
+"""Statements about tables as users type them and as older clients send them.
 
-What the embedded service does not run ends in a sentence that says so.
+Statements that the embedded service does not run raise an error that states this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of SQL: in our words, at the right place, with the nearest name and what to do."""
+"""SQL errors: in our words, at the right position, with the nearest name and what to do."""
 
 from __future__ import annotations
 

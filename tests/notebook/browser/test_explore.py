@@ -1,6 +1,6 @@
 """Explorers in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
 
-One notebook and one kernel for all; the tests run in order and leave no filter behind.
+One notebook and one kernel for all tests, which run in order and leave no filter behind.
 """
 
 import json
@@ -274,7 +274,7 @@ def test_shift_sorts_by_several_columns_and_a_column_without_order_says_why(page
     rows = [[cell(view, row, n).inner_text() for n in numbers] for row in range(20)]
     by_name = sorted(rows, key=lambda row: row[1], reverse=True)
     assert rows == sorted(by_name, key=lambda row: row[0].replace("null", ""))
-    view.locator("th").nth(numbers[0]).click()  # without Shift: by this column alone
+    view.locator("th").nth(numbers[0]).click()  # without Shift: only by this column
     expect(view.locator("th").nth(numbers[1])).to_have_attribute("aria-sort", "none")
     view.locator("th").nth(numbers[0]).click()
     expect(view.locator("th").nth(numbers[0])).to_have_attribute("aria-sort", "descending")
@@ -370,7 +370,7 @@ def test_a_long_and_a_nested_value_unfold(page):
 def test_a_grid_tells_its_size_and_its_cells_to_a_screen_reader(page):
     grid = explorer(page, ORDERS).get_by_role("grid")
     assert grid.get_attribute("aria-rowcount") == "2048002"
-    assert grid.get_attribute("aria-colcount") == "23"  # with the row numbers
+    assert grid.get_attribute("aria-colcount") == "23"  # including the row numbers
     assert grid.get_by_role("columnheader").count() == 22
     assert grid.locator('[tabindex="0"]').count() == 1
     assert grid.locator("tbody tr").nth(0).get_attribute("aria-rowindex") == "3"
@@ -399,7 +399,7 @@ def test_texts_are_readable_in_dark_and_light(page, theme):
 
 def test_a_live_view_replaces_its_static_view(page):
     tables = page.locator(".jp-OutputArea-child table:not([role=grid])")
-    # three static twins are there, hidden; the read of the last cell is all that is static
+    # three static views exist, hidden; only the read of the last cell is purely static
     assert tables.count() == 4
     assert [tables.nth(n).is_visible() for n in range(4)] == [False, False, False, True]
 
@@ -469,7 +469,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["width"] == pytest.approx(width + 24, abs=1)
     header.locator(".odps-x-grip").drag_to(cell(view, -2, n + 1))
     assert header.bounding_box()["width"] > width + 40
-    assert header.get_attribute("aria-sort") == "none"  # it was no click
+    assert header.get_attribute("aria-sort") == "none"  # this was not a click
     header.drag_to(cell(view, -2, 0))
     assert shown_names(view)[:2] == ["status", everything[0]]
     header.press("Shift+F10")
@@ -479,7 +479,7 @@ def test_columns_are_found_hidden_moved_pinned_and_resized(page):
     assert header.bounding_box()["x"] == pytest.approx(left, abs=1)
     view.get_by_label("next page").click()
     expect(status(view)).to_have_text("rows 101–200 of 2,048,000")
-    assert shown_names(view)[0] == "status"  # it stays for other pages
+    assert shown_names(view)[0] == "status"  # the setting stays for other pages
     view.get_by_label("first page").click()
     expect(status(view)).to_have_text("rows 1–100 of 2,048,000")
 
@@ -514,7 +514,7 @@ def test_a_kernel_that_was_ended_is_noticed_at_once(page):
 
 @pytest.fixture(scope="module")
 def reopened(page, jupyter, saved):
-    """JupyterLab loaded anew with the saved notebook, whose kernel was ended."""
+    """JupyterLab reloaded with the saved notebook, whose kernel has ended."""
     close_notebook(page, kernel=True)
     load(page, jupyter, "explore.ipynb")
     return page
@@ -523,8 +523,8 @@ def reopened(page, jupyter, saved):
 def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reopened):
     tables = reopened.locator(".jp-OutputArea-child table")
     expect(tables).to_have_count(4, timeout=60_000)
-    # JupyterLab may draw outputs before it knows widgets: then there is a line to read in the place
-    # of the error, which is hidden
+    # JupyterLab may draw outputs before widgets are available: then a readable line replaces the
+    # error, which is hidden
     failed = reopened.get_by_text("model not found")
     either = failed.or_(reopened.get_by_text("<Explorer of "))
     expect(either).to_have_count(3, timeout=60_000)
@@ -536,7 +536,7 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(reo
 
 
 def test_reopened_without_trust_it_shows_the_static_view(reopened, jupyter, saved):
-    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
+    added = notebook("1")["cells"][0] | {"id": "added"}  # the cell has no signature
     jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
     open_notebook(reopened, jupyter, "untrusted.ipynb")
     tables = reopened.locator(".jp-OutputArea-child table")

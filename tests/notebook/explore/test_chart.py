@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what a full read of the same rows gives."""
+"""Charts: the drawn values equal those of a full read of the same rows."""
 
 import datetime
 import re
@@ -99,7 +99,7 @@ def test_each_aggregate_is_that_of_pandas(table, agg):
     wanted = expected("is_new", "weight" if agg == "count" else "price", usual)
     y = "weight" if agg == "count" else "price"
     found = shown(table.chart("is_new", y, agg=agg))
-    if agg == "count":  # NaN is a value of the service, and none of pandas
+    if agg == "count":  # NaN is a value for the service, but not for pandas
         wanted = expected("is_new").astype(float)
     # the median of decimals has their scale
     assert found == pytest.approx({"false": wanted[False], "true": wanted[True]}, abs=0.01)
@@ -144,7 +144,7 @@ def test_steps_without_rows_are_gaps(odps, new_name, type_name, step, days, gaps
     have = chart.to_pandas()["at"].tolist()
     assert len(have) == len(days)
     assert list(chart._figures.groups) == sorted([*have, *gaps])
-    assert chart.to_svg().count('fill="none"') == 2  # the line is interrupted once
+    assert chart.to_svg().count('fill="none"') == 2  # the line has one gap
     assert chart.note == "all rows"
     odps.drop_table(table.name)
 
@@ -200,7 +200,7 @@ def test_values_far_from_the_others_do_not_stretch_the_axis(table):
 
 def test_what_is_no_number_is_counted_apart(table):
     found = shown(table.chart("weight", bins=10))
-    assert found["others"] == 2  # NaN and the infinity
+    assert found["others"] == 2  # NaN and infinity
     assert "above" not in found
 
 

@@ -1,4 +1,4 @@
-"""Filters of a `RowView`: which rows they select, how many, and the profile of those rows."""
+"""Filters of a `RowView`: the selected rows, their number, and their profile."""
 
 import datetime
 import itertools
@@ -46,7 +46,7 @@ def _with_nulls(values, step):
 
 @pytest.fixture(scope="module")
 def frame(odps):
-    """The rows of a table in pandas, by which each filter is checked."""
+    """The rows of a table in pandas, which each filter is checked against."""
     first = datetime.datetime(2024, 3, 30, 20)
     times = [first + datetime.timedelta(minutes=n) for n in range(ROWS)]
     texts = [HOSTILE[n % len(HOSTILE)] for n in range(ROWS)]
@@ -85,7 +85,7 @@ def view(odps, frame):
 
 
 def found_ids(view):
-    """Every row of the choice, page by page."""
+    """Every selected row, page by page."""
     found = []
     for start in itertools.count(0, view.page_rows):
         page = view.page(start)
@@ -117,7 +117,7 @@ CHOSEN = [
 
 
 def matches(column, rule):
-    """Say for each value of a column whether it follows a rule; ``None``: whether it is null."""
+    """Apply a predicate to each value of a column; ``None``: test for null."""
     nulls = column.isna()
     return nulls if rule is None else ~nulls & column.map(rule, na_action="ignore").eq(other=True)
 
@@ -219,7 +219,7 @@ def test_a_condition_of_a_bar_is_the_same_after_an_edit_that_changes_nothing(ser
             for bar, exclude in itertools.product(range(len(column.bars)), (False, True)):
                 (made,) = view.bar(n, bar, exclude=exclude).conditions
                 if column.bars[bar].is_beside:
-                    assert made.op == ""  # can only be removed
+                    assert made.op == ""  # it can only be removed
                     continue
                 texts = typed_texts(made, view.timezone)
                 again = typed_condition(
@@ -305,7 +305,7 @@ def test_bars_that_are_excluded_one_after_the_other_are_all_excluded(view, frame
     assert made.text == f"code is not {bars[0].value} or {bars[2].value}"
     wanted = ~frame["code"].isin([bars[0].value, bars[2].value])
     assert found_ids(view) == frame["id"][wanted].tolist()
-    view.choose(view.bar(n, 1))  # a plain click takes the place of what was said of the column
+    view.choose(view.bar(n, 1))  # a plain click replaces the column's conditions
     assert len(view.choice.conditions) == 1
     with pytest.raises(ArgumentError, match="profile has changed"):
         view.bar(n, 1, label="another")
@@ -356,7 +356,7 @@ def test_a_count_that_the_rows_belie_is_forgotten(view):
     view._know(150)
     assert view.total == 150
     view.page(100)
-    assert view.total is None  # the page has rows up to the 200th
+    assert view.total is None  # the page contains rows up to the 200th
 
 
 # -- the profile of what matches -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Filters, searches, orders and expired sessions of one view, one after the other."""
+"""Filters, searches, orders and expired sessions in one view, one after the other."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -101,7 +101,7 @@ def test_an_excluded_value_keeps_the_other_filters_of_its_column(view):
     assert ids(view.page(0)) == [2, 4, 5, 6]
     view.choose(view.value(1, 0, exclude=True))
     assert ids(view.page(0)) == [2, 5, 6]
-    assert len(view.choice.conditions) == 2  # excluded values share a condition
+    assert len(view.choice.conditions) == 2  # excluded values share one condition
     view.choose(view.value(1, 0, exclude=False))
     assert ids(view.page(0)) == [5]
 
@@ -120,7 +120,7 @@ def test_after_an_expired_session_everything_is_read_from_the_new_one(odps, tabl
         if kind == "sorted":
             view.choose(Choice(order=BY_ID))
         scan = view._rows._scan
-        scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
+        scan._session = replace(scan._opened(), session_id="0" * 32)  # unknown to the service
     assert view.page(100).count == 100
     assert view.describe().rows == ROWS
     assert view.describe_all(progress=False).rows == ROWS

@@ -1,4 +1,4 @@
-"""A blob that fails in `blob_map`: named by row, reference, file and request, or survived."""
+"""A blob that fails in `blob_map`: the error names row, reference, file and request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _size(record: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def references(odps: Connection) -> list[str]:
-    """Those of six small blobs: two of no use, one whose size is no number."""
+    """The references of six small blobs: two are invalid, one has a size that is not a number."""
     odps.create_table("failing", "id bigint, pic blob")
     contents = (b"first", b"bad one", b"misfit", b"fourth", b"bad two", b"sixth")
     blobs = [odps_nb.NewBlob(one, file_name=f"{one.decode()}.txt") for one in contents]

@@ -1,4 +1,4 @@
-"""Values bound in Spark SQL find the rows that they find in ``where=`` and in SQL."""
+"""Values bound in Spark SQL select the same rows as in ``where=`` and in SQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odps_nb.errors import ArgumentError
 from tests.support.bound_values import CASES, COLUMNS, rows, sampled
 
 pytestmark = pytest.mark.spark
-# Spark cuts what is finer than a microsecond, so some values are equal there.
+# Spark truncates digits below a microsecond, so some values are equal there.
 IN_SPARK = [case for case in CASES if case.column not in ("ts", "n")]
 
 
