@@ -16,8 +16,8 @@ __all__ = ["KINDS", "LONGEST_DELAY", "Fault", "Plan", "shrunk"]
 KINDS = (
     "refused",  # no connection
     "reset",  # before the service executed it
-    "lost",  # after the service did it
-    "late",  # no answer, and the request arrives later
+    "lost",  # after the service executed it
+    "late",  # no response, and the request arrives later
     "twice",  # the request arrives again, later
     "stalled",  # until the time-out; the service executed it, or not
     "cut",  # within the body

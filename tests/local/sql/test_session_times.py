@@ -26,9 +26,9 @@ MOMENTS = (
     "2024-07-01 20:30:05",
     "2024-02-29 17:00:00",  # 1 March in Shanghai
     "1969-12-31 23:59:59",
-    "2024-11-03 05:30:00",  # New York's clock shows 01:30 for the first time
+    "2024-11-03 05:30:00",  # 01:30 in New York for the first time
     "2024-11-03 06:30:00",  # and for the second time
-    "2024-03-10 06:59:59",  # the last second before New York's clock skips an hour
+    "2024-03-10 06:59:59",  # the last second before New York's clocks skip an hour
     "2024-03-10 07:00:00",
     "9999-12-31 12:00:00",
 )
