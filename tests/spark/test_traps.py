@@ -104,7 +104,7 @@ def test_views_of_sql_keep_their_own_rows_and_need_no_key(
 def test_a_table_of_the_catalog_is_refused_when_it_is_made(
     spark: SparkSession, odps: Connection, new_name: Names
 ) -> None:
-    """Spark does not pass its options to a reader (seen in 4.3)."""
+    """Spark does not pass the table's options to its reader (seen in 4.3)."""
     odps_nb.spark.register(spark, odps)
     name = new_name("catalogued")
     with pytest.raises(Exception, match="drops its options"):
@@ -178,7 +178,7 @@ def test_the_first_batch_has_the_schema_that_spark_demands(
 def test_a_large_table_is_not_broadcast_and_a_small_one_is(
     spark: SparkSession, odps: Connection
 ) -> None:
-    """Spark assumes that a Python function returns as much as its input: the split numbers."""
+    """Spark assumes that a Python function returns as much data as its input, the splits."""
     large = odps_nb.spark.read(spark, odps, "orders")
     again = odps_nb.spark.read(spark, odps, "orders", columns=["id"], where="id > 0")
     small = odps_nb.spark.read(spark, odps, "media", columns=["id", "name"])

@@ -305,7 +305,7 @@ def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
     far = datetime.datetime(9999, 12, 31)
     table.write(pa.table({"at": pa.array([far], pa.timestamp("us"))}), progress=False)
     with warnings.catch_warnings(), duckdb.connect() as database:
-        warnings.simplefilter("error")  # no warning about microseconds, since no rows need them
+        warnings.simplefilter("error")  # no warning about a read in microseconds
         with pytest.raises(ConversionError) as caught:
             list(table.dataset().to_batches())
         assert "timestamp_unit='us'" in caught.value.hint

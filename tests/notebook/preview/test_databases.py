@@ -34,7 +34,7 @@ def test_views_virtual_tables_and_generated_columns_are_not_run():
     assert made.notes == ()
     assert "t2a, b" in text
     assert "endless" not in text
-    assert "words_content" in text  # the words; the virtual table itself is not opened
+    assert "words_content" in text  # its words; the virtual table is not opened
 
 
 def test_a_name_is_no_statement():

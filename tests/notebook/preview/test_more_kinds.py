@@ -103,7 +103,7 @@ def words(page):
 
 
 class Page(Seen):
-    """For display, with the texts one by one."""
+    """`Seen`, with the texts as a list."""
 
     def __init__(self, text):
         self.texts = []

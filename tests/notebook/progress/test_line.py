@@ -13,7 +13,7 @@ from odps_nb.notebook.progress.operations import Options
 
 
 class Terminal(io.StringIO):
-    """A stream that reports to be a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

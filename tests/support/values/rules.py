@@ -86,7 +86,7 @@ def members(*parts: tuple[str, Kind]) -> Kind:
 
 @dataclass(frozen=True)
 class Single:
-    """A 32-bit float with its shortest text."""
+    """A 32-bit float; ``text`` is its shortest text."""
 
     value: float
     text: str
