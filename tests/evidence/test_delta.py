@@ -100,7 +100,7 @@ def test_a_delete_needs_only_the_key(peer: Peer) -> None:
 
 
 def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
-    """evidence 115: The service accepts and ignores `DistributionKey` in a frame."""
+    """evidence 115: the service accepts and ignores `DistributionKey` in a frame."""
     from odps_nb.wire.frames import FrameHeader
 
     name = f"delta_{time.monotonic_ns()}"

@@ -41,7 +41,7 @@ def kind_of(made: OdpsType) -> Kind:
 
 
 def is_plain(kind: Kind) -> bool:
-    """Whether Python objects determine the type: a dict is a STRUCT, 39 digits are not."""
+    """Whether Python objects determine the type: dicts are STRUCTs; over 38 digits do not fit."""
     leaves = list(kind.leaves())
     whole = kind.name not in ("map", "array", "struct") or "map<" not in kind.text
     return whole and all(

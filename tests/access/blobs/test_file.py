@@ -233,7 +233,7 @@ def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
 
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
-    """Count at a socket whose client takes no more bytes, however long it waits."""
+    """Counted at a socket from which the client reads no more, however long it waits."""
     parts = urlsplit(odps.profile.tunnel_endpoint)
     with (
         Metered((parts.hostname, parts.port)) as meter,

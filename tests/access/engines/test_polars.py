@@ -68,7 +68,7 @@ def test_the_streaming_engine_gives_the_same(odps, here):
 @pytest.mark.parametrize("sign", ["__ge__", "__lt__"])
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "UTC", "America/Los_Angeles"])
 def test_times_in_a_zone_are_compared_as_instants(in_shanghai, there, sign, zone):
-    """polars 2.1 passes such a filter to Arrow datasets with an error of the zone's offset."""
+    """polars 2.1 shifts such a filter for Arrow datasets by the zone's offset."""
     table = in_shanghai.table("orders")
     noon = datetime.datetime(2024, 1, 2, 4, tzinfo=datetime.UTC).astimezone(ZoneInfo(zone))
     noon_there = pl.lit(noon).dt.convert_time_zone("Asia/Shanghai")

@@ -70,7 +70,7 @@ def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, t
 
 
 def test_a_large_result_passes_in_small_parts(bounded: LocalService) -> None:
-    """More bytes than a query may use; they are uploaded while it runs."""
+    """More bytes than a query may use; they are sent while it runs."""
     peer = Peer(bounded)
     peer.sql(
         "CREATE TABLE wide AS SELECT i, repeat('x', 20000) AS s"
