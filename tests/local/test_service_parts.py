@@ -318,7 +318,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The folder contains no file that the catalogue does not list."""
+        """The folder contains no file that the catalog does not list."""
         ledger = Ledger(self.service.database, self.service.folder)
         assert self.service.folder.data_files() == ledger.known()
         root, clock = self.service.folder.root, self.service.clock

@@ -61,7 +61,7 @@ def values(root: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with rows and blobs, and next to it the catalogue from before the last write."""
+    """A folder with rows and blobs, and next to it the catalog from before the last write."""
     root = tmp_path_factory.mktemp("sound") / "root"
     with Service(root, Settings(durable=False)) as service:
         columns = (("a", "bigint"), ("b", "blob"))
@@ -79,7 +79,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose service was killed: its last changes are in the log next to the catalogue."""
+    """A folder whose service was killed: its last changes are in the log next to the catalog."""
     root = tmp_path_factory.mktemp("killed") / "root"
     with start(root, samples=False) as service:
         peer = Peer(service)
@@ -122,7 +122,7 @@ def sql(*statements: str) -> Callable[[Path, Path], None]:
 
 
 def new(path: Path) -> None:
-    """Copy the catalogue of another, new folder into it."""
+    """Copy the catalog of another, new folder into it."""
     other = path.parent.parent / "new"
     Service(other, Settings(durable=False)).close()
     shutil.copy(other / "catalog.sqlite", path)
@@ -324,7 +324,7 @@ def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -
 
 
 def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
-    """If there are only samples without a catalogue, they are created again."""
+    """If there are only samples without a catalog, they are created again."""
     root = tmp_path / "root"
     with Service(root, Settings(durable=False), prepare=install_samples):
         pass
