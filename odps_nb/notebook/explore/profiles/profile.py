@@ -52,7 +52,7 @@ class ColumnProfile:
     statistics
         Statistics by name, such as ``mean``, ``median`` and ``max length``.
     facts
-        All of these as pairs of a name and a text.
+        All of these as (name, text) pairs.
     """
 
     rows: int
@@ -80,7 +80,7 @@ class ColumnProfile:
 
     @property
     def distinct_text(self) -> str:
-        """The number of distinct values, as text."""
+        """The number of distinct values as text."""
         about = "about " if self.is_estimated else ""
         return "" if self.distinct is None else f"{about}{self.distinct:,}"
 

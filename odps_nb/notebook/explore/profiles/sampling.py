@@ -151,7 +151,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 @contextmanager
 def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
-    """Yield a token that is cancelled after ``seconds``, which ends the block."""
+    """Yield a token that is cancelled after ``seconds``; the block then ends without an error."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
     if timer is not None:

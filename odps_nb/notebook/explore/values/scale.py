@@ -24,7 +24,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
 _FIRST, _LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
-"""Microseconds between 1970 and the first and the last moment of datetime."""
+"""The range of `datetime.datetime`, in microseconds since 1970."""
 _HOUR, _DAY_SECONDS, _YEAR = 3600, 86400, 86400 * 365.2425
 _CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
