@@ -98,7 +98,7 @@ class RowView(TakesRows):
         self.tell_searched: Callable[[int, int | None], None] | None = None
         """Called during a search with the numbers of rows searched and, if known, of all rows."""
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
+        self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
         self._pager = self._pager_of(self._rows, Choice())
         # the state of the previous choice, until a page of the current one is read
@@ -209,9 +209,9 @@ class RowView(TakesRows):
     def texts(
         self, start: int, count: int, columns: Sequence[int], cancel: CancelToken | None = None
     ) -> tuple[list[list[str | None]], int]:
-        """Return the texts of some columns of consecutive rows, and how many are truncated.
+        """Return the cell texts of some columns in consecutive rows, and the number truncated.
 
-        There is one list for each column. Each text and the total length are limited.
+        The result has one list per column. Each text and the total length are limited.
         """
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
         found: list[list[str | None]] = []
@@ -307,7 +307,7 @@ class RowView(TakesRows):
         return shown, RangePager(shown, self.columns, self.page_rows)
 
     def undo(self, choice: Choice) -> None:
-        """Return to the previous choice, because no page of this one could be read."""
+        """Return to the previous choice, because no page of the new one could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
                 self.__dict__.update(self._before)
@@ -328,10 +328,10 @@ class RowView(TakesRows):
     ) -> None:
         """Show only the rows that also match a condition on one column.
 
-        Give a range (``low`` and ``high`` are included), some ``values``, a text or ``null``.
+        Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
-        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``, and to show all
-        rows again ``choose(Choice())``.
+        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
+        again, call ``choose(Choice())``.
 
         Examples
         --------

@@ -113,8 +113,8 @@ class TaskProfile:
 _kept: list[StorageClient] = []
 
 
-# Profiles whose keys come from a program, by their settings, so that the tasks of one worker run
-# the program again only when the keys expire.
+# Profiles whose keys come from a program, keyed by settings. The tasks of one worker share them, so
+# the program runs again only when the keys expire.
 _RENEWED: dict[tuple[tuple[str, str], ...], Profile] = {}
 
 

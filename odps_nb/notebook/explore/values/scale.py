@@ -74,10 +74,10 @@ class Scale:
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
         found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # at the limit of the type, the last ones are equal
+        return list(dict.fromkeys(found))  # at the limit of the type, the last bounds are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
-        """Return the bounds of bars on a logarithmic axis, which are positive."""
+        """Return the bounds of bars on a logarithmic axis; all bounds are positive."""
         bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-9)
         digits = (1, 2, 5) if 3 * (top - bottom) <= most + 4 else (1,)
         powers = range(bottom, top + 1, max(1, -(-(top - bottom) // most)))
