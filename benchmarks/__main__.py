@@ -1,10 +1,10 @@
 """Run every ``bench_*`` module of this directory, each in a separate process.
 
-``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
-``--json`` all samples go into a file. ``--quick`` runs each case once, as `make nightly` does.
-``python -m benchmarks --compare OLD NEW`` reports what became slower between two such files by more
-than their noise, without running benchmarks. ``--readme FILE`` prints the speed table of the README
-from such a file, without running benchmarks.
+``python -m benchmarks [NAME …] [--json FILE]`` runs all benchmarks or those named (``wire``,
+``tables``); ``--json`` writes all samples to a file. ``--quick`` runs each case once, as `make
+nightly` does. Without running benchmarks, ``python -m benchmarks --compare OLD NEW`` reports which
+cases became slower between two such files by more than their noise, and ``--readme FILE`` prints
+the speed table of the README from such a file.
 """
 
 from __future__ import annotations

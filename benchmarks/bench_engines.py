@@ -1,4 +1,4 @@
-"""One SQL query of DuckDB over a table: the cost of each way to pass the table.
+"""One DuckDB query over a table: the cost of each way to pass the table to DuckDB.
 
 The query is the push-down example of the README: two data columns, one partition of eight.
 ``dataset()`` transfers only the data that the query needs; a `Scan` transfers the whole table; the

@@ -82,7 +82,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def made(connection: Connection, rows: int) -> Subject:
-    """Write a table with a number of rows, piece by piece; it is deleted with the service."""
+    """Write a table of ``rows`` rows in pieces; it is deleted together with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
         raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")

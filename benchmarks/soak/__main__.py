@@ -65,7 +65,7 @@ def soak(
 ) -> Iterator[Figures]:
     """Run rounds in a separate kernel and yield the figures after every few of them.
 
-    ``rounds`` is how many, with figures after each; ``None``: for so many minutes.
+    With ``rounds``, run this many and yield figures after each; otherwise run for ``minutes``.
     """
     with tempfile.TemporaryDirectory(prefix="odps-nb-soak-") as folder:
         root = Path(folder)
