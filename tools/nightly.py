@@ -1,7 +1,7 @@
 """`make nightly`: the checks before a release that take too long for every change.
 
-Each step runs to its end, whatever the others return; `docs/results/nightly.md` contains the
-results. Separate runs of steps on the same unchanged commit are combined on the page.
+Each step runs to its end, even if others fail; `docs/results/nightly.md` contains the results.
+Separate runs of steps on the same unchanged commit are combined on the page.
 
     python tools/nightly.py [STEP …]
 """

@@ -41,7 +41,7 @@ export async function plugins(shared) {
   ].filter((plugin) => plugin.optional.every(Boolean));
 }
 
-// Activation that is left out without the service it stands on, and warns where it fails.
+// Wraps an activation: does nothing without the required service, and logs a warning on failure.
 function quietly(activate) {
   return async (app, needed, other) => {
     if (!needed) return; // e.g. a page without notebooks

@@ -1,4 +1,4 @@
-// The sidebar: the tables that the magics of the current notebook's kernel reach.
+// The sidebar: the tables that the magics in the current notebook's kernel can access.
 
 import { insertMagic, insertName, rowsIn, variablesIn } from "./insert.js";
 import { ask } from "./kernel.js";
@@ -87,7 +87,7 @@ class Browser {
     this.node.append(head, this.tree.uses, this.status, this.tree.node);
   }
 
-  // Show the current notebook's tables; asks for them only where a person sees them.
+  // Shows the current notebook's tables; requests them only if the sidebar is visible.
   async look() {
     const panel = this.tracker.currentWidget;
     if (panel) this.watch(panel);
@@ -119,7 +119,7 @@ class Browser {
     });
   }
 
-  // A cell of ours may have connected, or connected elsewhere.
+  // A cell with our magics may have connected to a service, or to another one.
   ran(notebook, cell) {
     const source = cell.model.sharedModel.getSource();
     const panel = this.tracker.find((one) => one.content === notebook);
@@ -149,7 +149,7 @@ class Browser {
     if (state) this.read(state);
   }
 
-  // Request the columns and row counts of the tables in a node, and of those to be filtered.
+  // Requests the columns and row counts of the tables in a node, and of those to be filtered.
   async read(state, node) {
     if (state.reading) return;
     state.reading = true;
@@ -182,7 +182,7 @@ class Browser {
     else this.draw();
   }
 
-  // Ask for the children of a node: the one request of an expansion.
+  // Requests the children of a node, with one request per expansion.
   async open(state, node) {
     if (node.asking) return;
     Object.assign(node, { open: true, asking: true, problem: null });
@@ -203,7 +203,7 @@ class Browser {
     await this.read(state, isShort ? node : null);
   }
 
-  // A read waits for the previous one, so that the two cells use different variables.
+  // Delays a read until the previous one is inserted, so that they use different variables.
   use(node, use) {
     const panel = this.tracker.currentWidget;
     if (!panel) return;
@@ -227,7 +227,7 @@ class Browser {
     insertMagic(panel, this.NotebookActions, use, rows, variable);
   }
 
-  // A name used neither in the kernel nor in a cell; undefined if the kernel does not respond.
+  // Returns a name used neither in the kernel nor in a cell; undefined without a response.
   async newVariable(panel) {
     this.say("Asking the kernel …");
     const { kernel } = this.known.get(panel);
