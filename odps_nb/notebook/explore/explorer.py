@@ -347,7 +347,7 @@ class Explorer(TakesRows, LiveView):
             self._begin("count", self._count)
 
     def _begin(self, task: str, work: Callable[[CancelToken], None]) -> None:
-        """Start a task for the current filter, unless it is running for that filter."""
+        """Start a task for the current filter, unless it is already running for that filter."""
         mine = [self.view.where]
         if self._begun.get(task) == mine:
             return

@@ -269,7 +269,7 @@ class RowView(TakesRows):
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
         """Show the rows of a choice, page by page from the first.
 
-        Sorting runs a SQL job, or with a search text, reads all rows that match the conditions.
+        Sorting runs a SQL job or, with a search text, reads all rows that match the conditions.
         """
         where, token = choice.where, cancel or CancelToken()
         check_order(self.columns, choice.order)

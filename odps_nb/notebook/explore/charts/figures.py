@@ -117,7 +117,7 @@ class FigureQuery:
         return self._rows.query(f"select min({x}) low, max({x}) high, {most} {self._relation}")
 
     def _is_finite(self) -> str:
-        """Return the condition that a number is neither NaN nor infinite."""
+        """Return the SQL condition that ``x`` is neither null, NaN nor infinite."""
         is_float = kind_of(self._choice.x) in ("FLOAT", "DOUBLE")
         return f"abs({self._x}) <= 1.7e308" if is_float else f"{self._x} is not null"
 
