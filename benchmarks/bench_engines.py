@@ -53,7 +53,7 @@ def main() -> int:
             return queried(pa.Table.from_batches(batches))
 
         if not queried(orders) == lazy() == queried(table.read()) == theirs():
-            raise SystemExit("bench: the ways gave different rows")
+            raise SystemExit("bench: the cases returned different rows")
         compare(
             "sum by status, of one day",
             Case("DuckDB over dataset()", lambda: queried(orders)),

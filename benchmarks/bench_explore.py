@@ -168,7 +168,7 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
 def main() -> int:
     """Run the benchmark; return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
-    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
+    parser.add_argument("rows", nargs="?", type=int, help="create a table with this many rows")
     rows = parser.parse_args().rows
     line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:

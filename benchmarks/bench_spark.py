@@ -111,7 +111,7 @@ def same(expected: DataFrame, *others: DataFrame) -> None:
     """Stop unless all DataFrames have the same rows."""
     wanted = fingerprint(expected)
     if any(fingerprint(other) != wanted for other in others):
-        raise SystemExit("bench: two roads gave different rows")
+        raise SystemExit("bench: two cases returned different rows")
 
 
 def bench_read(spark: SparkSession, odps: Connection, ready: Profile, folder: Path) -> None:
@@ -263,7 +263,7 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
 
     total = "sum(weight)"
     if here().selectExpr(total).collect() != as_column().selectExpr(total).collect():
-        raise SystemExit("bench: two roads gave different sums")
+        raise SystemExit("bench: two cases returned different sums")
     compare(
         f"one pass over {BLOBS} blobs of {len(plain.BLOB) / 1e6:g} MB, from {title}",
         Case("blob_map: fetch and compute in one place", lambda: drain(here())),

@@ -171,7 +171,7 @@ def _check(name: str, connection: Connection, files: Files) -> None:
     wanted = sorted(_checksum(file.open("rb")) for file in files)
     blobs = connection.table(TABLE).blobs("content", progress=False)
     if wanted != sorted(_checksum(blob.open()) for blob in blobs):
-        raise SystemExit(f"bench: {name} did not write what the files hold")
+        raise SystemExit(f"bench: {name} did not write the contents of the files")
 
 
 def _checksum(opened: Any) -> tuple[int, int]:

@@ -212,7 +212,7 @@ def main() -> int:
     """Run all benchmarks; the exit status is 0 even if a goal is missed, which the table shows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-older", action="store_true", help="leave pyodps 0.13.1 out")
+    parser.add_argument("--no-older", action="store_true", help="omit pyodps 0.13.1")
     options = parser.parse_args()
     print(f"CRC32C by {crc32c.IMPLEMENTATION}; CRC-32 by {crc32.IMPLEMENTATION}")
     older = None if options.no_older else _older_peer.load()

@@ -30,8 +30,8 @@ class Budget:
 def read(description: str, default: int) -> tuple[Budget, int]:
     """Read ``--count``, ``--seconds`` and ``--seed`` from the command line."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--count", type=int, help=f"inputs; {default} unless --seconds is given")
-    parser.add_argument("--seconds", type=float, help="begin nothing new after so long")
+    parser.add_argument("--count", type=int, help=f"inputs; {default} without --seconds")
+    parser.add_argument("--seconds", type=float, help="start no new input after this time")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.count is None and options.seconds is None:

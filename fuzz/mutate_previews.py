@@ -291,7 +291,7 @@ def tell(
     for kind in sorted({kind for kind, _ in outcomes}):
         print(f"{kind[:24]:24}" + "".join(f"{outcomes[kind, way]:14,}" for way in ways))
     died = sum(number for (_, way), number in outcomes.items() if way == "parser died")
-    print(f"{count:,} inputs: {failures} failures of the kernel's side, {died} parsers died aside")
+    print(f"{count:,} inputs: {failures} failures, {died} parser processes died")
     print(f"longest: {longest[0]:.2f} s, input {longest[1]} ({longest[2]})")
 
 

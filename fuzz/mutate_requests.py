@@ -228,7 +228,7 @@ def play(facts: dict[str, Any], proxy: Proxy, budget: Budget, process: Any) -> N
             except (OdpsNbError, StateError) as error:
                 findings.add(f"job: {type(error).__name__}")
                 if isinstance(error, ProtocolError):
-                    findings.report(f"job {number}: an answer that is not right: {error}")
+                    findings.report(f"job {number}: an invalid response: {error}")
             except Exception as error:  # noqa: BLE001 - pyodps may raise its own errors
                 findings.add(f"job: {type(error).__module__}.{type(error).__name__}")
                 if not type(error).__module__.startswith(("odps.", "requests")):
@@ -252,7 +252,7 @@ def main() -> int:
         log = (Path(folder) / "log").read_text("utf-8", "replace")
     if "Traceback" in log:
         at = log.index("Traceback")
-        findings.report(f"in the log of the service: {log[at : at + 3000]}")
+        findings.report(f"in the service's log: {log[at : at + 3000]}")
     for what, many in sorted(findings.outcomes.items()):
         print(f"{what:42} {many:>8}")
     for found in findings.found[:20]:

@@ -260,7 +260,7 @@ class Tally:
                 ended = f"exit {done.returncode}" if done.returncode else ""
             except subprocess.TimeoutExpired as late:
                 said, errors = late.stdout or b"", late.stderr or b""
-                ended = f"not done after {CHILD_SECONDS} s"
+                ended = f"still running after {CHILD_SECONDS} s"
             lines = said.decode().splitlines()
             for line in lines:
                 self._take(line)
@@ -291,7 +291,7 @@ class Tally:
         """Yield a readable report."""
         for what, count in sorted(self.outcomes.items()):
             yield f"{what:42} {count:>8}"
-        yield f"peak of a child: {self.peak} MiB"
+        yield f"peak memory of a child process: {self.peak} MiB"
         yield from (f"FOUND {finding}" for finding in self.findings[:20])
 
 

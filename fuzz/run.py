@@ -110,9 +110,9 @@ def main() -> int:
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60, help="time for all targets together")
-    parser.add_argument("--keep", action="store_true", help="pack what reaches new code")
-    parser.add_argument("targets", nargs="*", help="only these")
+    parser.add_argument("--seconds", type=float, default=60, help="total time for all targets")
+    parser.add_argument("--keep", action="store_true", help="pack the inputs that reach new code")
+    parser.add_argument("targets", nargs="*", help="targets to run (default: all)")
     options = parser.parse_args()
     programs = mutators()
     names = options.targets or [*kept.targets(), *programs]
@@ -125,7 +125,7 @@ def main() -> int:
             failed.append(name)
         elif options.keep:
             keep(name)
-    print(f"{len(names) - len(failed)} targets held" + (f", broken: {failed}" if failed else ""))
+    print(f"{len(names) - len(failed)} targets passed" + (f", failed: {failed}" if failed else ""))
     return len(failed)
 
 

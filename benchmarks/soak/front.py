@@ -105,7 +105,7 @@ class Front:
         try:
             message: Mapping[str, Any] = self._client.get_iopub_msg(timeout=TIMEOUT)
         except Empty:
-            raise CellError(f"the kernel said nothing for {TIMEOUT:.0f} s") from None
+            raise CellError(f"the kernel sent no message for {TIMEOUT:.0f} s") from None
         content = message["content"]
         if message["msg_type"] == "comm_open":
             if "static_id" in content["data"].get("state", {}):

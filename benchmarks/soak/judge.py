@@ -57,7 +57,7 @@ def _names(taken: Sequence[Figures]) -> list[str]:
 def grown(taken: Sequence[Figures]) -> list[str]:
     """Return a sentence for each figure that grew by more than its limit; needs three samples."""
     if len(taken) < 3:
-        raise ValueError(f"{len(taken)} figures have no thirds")
+        raise ValueError(f"{len(taken)} samples cannot be divided into thirds")
     found = []
     for name in _names(taken):
         (_, second, last), most = _thirds(name, taken), _bound(name)

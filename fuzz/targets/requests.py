@@ -80,7 +80,7 @@ def signatures(data: bytes) -> None:
     except AccessDeniedError as error:
         assert error.status in (401, 403)
         return
-    raise AssertionError("a request that nobody signed was taken")
+    raise AssertionError("a request without a valid signature was accepted")
 
 
 def tunnel_upload(data: bytes) -> None:

@@ -30,6 +30,6 @@ export async function ask(kernel, kind, path, fresh) {
       waiting: true,
     };
   }
-  const what = result ? `${result.ename}: ${result.evalue}` : "The kernel gave no answer.";
-  return { problem: [what, "Refresh to ask again."], waiting: false };
+  const what = result ? `${result.ename}: ${result.evalue}` : "The kernel did not respond.";
+  return { problem: [what, "Click Refresh to try again."], waiting: false };
 }

@@ -48,7 +48,7 @@ function quietly(activate) {
     try {
       await activate(app, needed, other);
     } catch (error) {
-      console.warn("odps-nb: JupyterLab goes on without a part of the extension:", error);
+      console.warn("odps-nb: a part of the extension could not be started:", error);
     }
   };
 }

@@ -79,10 +79,10 @@ export function count(node, filter) {
 }
 
 function* notes(node) {
-  if (node.asking) yield "asking the kernel …";
+  if (node.asking) yield "waiting for the kernel …";
   yield* node.problem ?? [];
   const isEmpty = node.children?.length === 0;
-  if (isEmpty) yield "nothing here";
+  if (isEmpty) yield "empty";
   if (node.more) yield `only the first ${node.children.length.toLocaleString("en")} are shown`;
 }
 

@@ -35,7 +35,7 @@ export async function addSidebar(shared, app, tracker, restorer) {
   }
   const panel = new Panel({ node: browser.node });
   panel.id = ID;
-  panel.title.caption = "Tables of MaxCompute";
+  panel.title.caption = "MaxCompute tables";
   panel.title.icon = new LabIcon({ name: "odps-nb:tables", svgstr: ICON });
   browser.isVisible = () => panel.isVisible;
   app.shell.add(panel, "left", { rank: 650 });
@@ -163,7 +163,7 @@ class Browser {
         tables = this.unread(state, node);
       }
     } catch (error) {
-      this.said = `The kernel did not answer: ${error.message}`;
+      this.said = `The kernel did not respond: ${error.message}`;
     }
     state.reading = false;
     this.draw();
@@ -191,7 +191,7 @@ class Browser {
     try {
       answer = await ask(state.kernel, ...questionOf(node), state.fresh);
     } catch (error) {
-      answer = { problem: [`The kernel did not answer: ${error.message}`], waiting: true };
+      answer = { problem: [`The kernel did not respond: ${error.message}`], waiting: true };
     }
     node.asking = false;
     Object.assign(node, { problem: answer.problem ?? null, waiting: Boolean(answer.waiting) });
@@ -229,7 +229,7 @@ class Browser {
 
   // Returns a name used neither in the kernel nor in a cell; undefined without a response.
   async newVariable(panel) {
-    this.say("Asking the kernel …");
+    this.say("Waiting for the kernel …");
     const { kernel } = this.known.get(panel);
     const { name } = await ask(kernel, "variable", variablesIn(panel, "df"), false);
     this.say("");
@@ -250,7 +250,7 @@ class Browser {
   lines(root) {
     if (!this.tracker.currentWidget) return ["Open a notebook to see tables."];
     if (!root) return ["This notebook has no kernel yet."];
-    if (root.asking) return ["Asking the kernel …"];
+    if (root.asking) return ["Waiting for the kernel …"];
     if (root.problem) return root.problem;
     const { known, kept } = count(root, this.filter.value);
     const text = (number) => number.toLocaleString("en");

@@ -44,7 +44,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
         raise ArgumentError(
             f"odps is a {type(odps).__name__}, not a connection",
             argument="odps",
-            hint="pass a connection of odps_nb.connect(), a Profile or the name of a profile",
+            hint="pass a connection from odps_nb.connect(), a Profile or a profile's name",
         )
     return profile
 

@@ -126,7 +126,7 @@ class FigureQuery:
         if step is None:
             step = self._usual_step()
         elif step == "hour" and kind_of(choice.x) == "DATE":
-            raise ArgumentError(f"{choice.x.name!r} has dates, so step= is at least 'day'")
+            raise ArgumentError(f"{choice.x.name!r} contains dates; step= must be 'day' or longer")
         return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
 
     def _usual_step(self) -> ChartStep:

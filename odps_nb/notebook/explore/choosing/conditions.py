@@ -111,7 +111,7 @@ def make_condition(
 def _single(column: Column, value: Any) -> float:
     """Return the nearest value that a FLOAT column can hold."""
     if isinstance(value, str) or abs(value) > float(np.finfo(np.float32).max):
-        raise ArgumentError(f"{value!r} is not a value that the FLOAT {column.name!r} can hold")
+        raise ArgumentError(f"{value!r} does not fit into the FLOAT column {column.name!r}")
     return float(np.float32(value))
 
 
@@ -131,7 +131,7 @@ def given_condition(
             found.append((op, values))
     if len(found) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions are given for {column.name!r}; give one",
+            f"{len(found)} conditions are given for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)

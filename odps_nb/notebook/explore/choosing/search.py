@@ -217,7 +217,7 @@ def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows
             rows, size = parts[0].num_rows, parts[0].nbytes
         if size > MAX_SORTED_BYTES:
             raise ArgumentError(
-                "the rows with this text are too large to be sorted in memory",
+                "the rows that contain this text are too large to sort in memory",
                 hint="add a filter, or sort without the search",
             )
     return KnownRows(_sorted(parts, order) if parts else pa.table({}))
