@@ -117,7 +117,7 @@ class FigureQuery:
         return self._rows.query(f"select min({x}) low, max({x}) high, {most} {self._relation}")
 
     def _is_finite(self) -> str:
-        """Return the SQL condition that ``x`` is neither null, NaN nor infinite."""
+        """Return the SQL condition that ``x`` is not null, NaN or infinite."""
         is_float = kind_of(self._choice.x) in ("FLOAT", "DOUBLE")
         return f"abs({self._x}) <= 1.7e308" if is_float else f"{self._x} is not null"
 
@@ -130,7 +130,7 @@ class FigureQuery:
         return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step with few enough groups; distant outliers add only one each."""
+        """Return the shortest step with few enough groups; a distant outlier adds only one group."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]

@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition of the only kind that has a value in ``given``."""
+    """Return the condition for the one kind that has a value in ``given``."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)

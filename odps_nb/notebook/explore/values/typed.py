@@ -1,4 +1,4 @@
-"""Converts the values of a filter between typed text, Python values and short display text."""
+"""Converts the values of a filter between user input, Python values and short display text."""
 
 from __future__ import annotations
 
