@@ -130,7 +130,7 @@ class FigureQuery:
         return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step with few enough groups; a distant outlier adds only one group."""
+        """Return the shortest step with few enough groups; a distant outlier adds only one."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]
