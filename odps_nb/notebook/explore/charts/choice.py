@@ -120,7 +120,7 @@ def _column(columns: Sequence[Column], name: str, role: str, *, grouped: bool = 
     found = next((one for one in columns if one.name == name), None)
     if found is None:
         near = get_close_matches(str(name), [one.name for one in columns], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see the columns in .schema"
+        hint = f"did you mean {near[0]!r}?" if near else "see .schema for the columns"
         raise ArgumentError(f"{role}={name!r} is not a column", hint=hint)
     if grouped and not can_be_axis(found):
         raise ArgumentError(
