@@ -82,7 +82,7 @@ def made_rows(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def made(connection: Connection, rows: int) -> Subject:
-    """Write a table with a number of rows, piece by piece; it is deleted with the service."""
+    """Write a table of ``rows`` rows in pieces; it is deleted together with the service."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < rows * ROW_BYTES:
         raise SystemExit(f"bench: {rows:,} rows need {rows * ROW_BYTES / 1e9:.1f} GB of free disk")
@@ -168,7 +168,7 @@ def peer(profile: odps_nb.Profile, near: Connection, subject: Subject, starts: l
 def main() -> int:
     """Run the benchmark; return 0 if all goals are met."""
     parser = argparse.ArgumentParser(description="pages of an explorer over a shaped line")
-    parser.add_argument("rows", nargs="?", type=int, help="make a table of so many rows")
+    parser.add_argument("rows", nargs="?", type=int, help="create a table with this many rows")
     rows = parser.parse_args().rows
     line = f"{ROUND_TRIP * 1e3:.0f} ms and {SPEED / 1e6:.0f} MB/s per connection"
     with odps_nb.connect("local") as near:

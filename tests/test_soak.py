@@ -28,7 +28,7 @@ def test_what_rises_while_caches_fill_is_no_growth() -> None:
 
 
 def test_too_few_figures_are_not_judged() -> None:
-    with pytest.raises(ValueError, match="no thirds"):
+    with pytest.raises(ValueError, match="divided into thirds"):
         grown([{"round": 1}, {"round": 2}])
 
 

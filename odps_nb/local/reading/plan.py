@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` starts, and the number of kept rows before."""
+    """Return the start of the file with kept row ``offset``, and the count of earlier kept rows."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

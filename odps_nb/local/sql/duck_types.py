@@ -62,7 +62,7 @@ def duck_type(odps: OdpsType) -> str:
         return f"DECIMAL({min(precision, 38)}, {scale})"
     if found := TYPE_FACTS[odps.code].duck:
         return found
-    raise faults.invalid(f"SQL of the embedded service does not support {odps.code.name}")
+    raise faults.invalid(f"SQL in the embedded service does not support {odps.code.name}")
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
@@ -161,9 +161,9 @@ class StoredRows:
         return ds.FileSystemDataset(fragments, schema, parquet, here)
 
 
-_WIDE = "SQL of the embedded service supports DECIMAL only up to 38 digits; read the table instead"
+_WIDE = "SQL in the embedded service supports DECIMAL only up to 38 digits; read the table instead"
 _MIXED = (
-    "SQL of the embedded service cannot read a column in which some TIMESTAMPs are outside the"
+    "SQL in the embedded service cannot read a column in which some TIMESTAMPs are outside the"
     " range of nanoseconds and others have digits below a microsecond; read the table with"
     " timestamp_unit=us"
 )

@@ -219,7 +219,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"duplicate key",
         _fails(
-            "SQL of the embedded service does not support a MAP with duplicate keys",
+            "SQL in the embedded service does not support a MAP with duplicate keys",
             "read such columns with table.read(), which supports these maps",
         ),
     ),

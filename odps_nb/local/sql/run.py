@@ -245,7 +245,7 @@ class SqlRunner:
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             if not statement.or_replace:
-                self._catalog.require_free(name)  # checked before the rows are written
+                self._catalog.require_free(name)  # fail before any rows are written
             rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None

@@ -71,7 +71,7 @@ class Types:
 
 def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Infer the types in a query; ``tables`` are its tables by their names in the query."""
-    members = {}  # keyed by mark; the parser takes a struct member st.a for a column
+    members = {}  # keyed by mark; the parser mistakes a struct member st.a for a column
     for number, node in enumerate(query.walk()):
         node.meta[MARK] = number
         if node.arg_key == "this" and isinstance(node.parent, exp.Column):

@@ -66,7 +66,7 @@ class Ingest:
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
-        # A file has one time unit, so a partition that needs both units gets two files.
+        # A file has one time unit, so a partition that needs both units is stored in two files.
         self._targets: dict[tuple[PartitionSpec, pa.Schema], _Target] = {}
         self._finished: list[str] = []
         self.rows = 0

@@ -62,7 +62,7 @@ MAX_SEARCH = 200
 ASK_BYTES = 10 * 1024**3
 """A chart or a sort that would read more bytes than this needs confirmation."""
 COUNT_BYTES = 1024**3
-"""The matching rows are counted without a question if the job reads at most this estimate."""
+"""Matching rows are counted unless the estimated bytes that the SQL job reads exceed this."""
 TELL_SECONDS = 0.2
 """Minimum seconds between two messages about the progress of a search."""
 _REASON = 500  # maximum characters of the reason why rows were not counted
@@ -106,7 +106,7 @@ class Explorer(TakesRows, LiveView):
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._chart: Chart | None = None
-        self._asked: Choice | None = None  # whose sort the user has not yet confirmed
+        self._asked: Choice | None = None  # a choice whose sort the user has not yet confirmed
         self._searched_at = 0.0
         self._start = 0
         self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
@@ -261,7 +261,7 @@ class Explorer(TakesRows, LiveView):
         self._choose(partial(self.view.value, row, column, exclude=exclude))
 
     def _place(self, content: Mapping[str, Any]) -> int:
-        """Return the place of the condition that the browser means."""
+        """Return the index of the condition that a browser message refers to."""
         place, conditions = int(content["index"]), self.view.choice.conditions
         known = conditions[place : place + 1]
         if not known or visible(known[0].where)[:MOST_WHERE] != content["where"]:
@@ -347,7 +347,7 @@ class Explorer(TakesRows, LiveView):
             self._begin("count", self._count)
 
     def _begin(self, task: str, work: Callable[[CancelToken], None]) -> None:
-        """Start a task for the current filter, unless it is running for that filter."""
+        """Start a task for the current filter, unless it is already running for that filter."""
         mine = [self.view.where]
         if self._begun.get(task) == mine:
             return
@@ -384,7 +384,7 @@ class Explorer(TakesRows, LiveView):
             return
         token.check()
         self._send(count_message(self.view))
-        if self.view.is_profiled:  # its label contains the count
+        if self.view.is_profiled:  # the label of the profile contains the row count
             self._send(profile_message(self.view))
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
@@ -436,7 +436,7 @@ class Explorer(TakesRows, LiveView):
             found = thumbnails(self.view, page, cells=cells, cancel=token)
             token.check()
             if self.view.choice is not choice:
-                return  # the page has other rows now
+                return  # the page now shows other rows
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 

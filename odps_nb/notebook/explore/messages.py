@@ -71,7 +71,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
 
 
 def condition_message(view: RowView, one: Condition) -> dict[str, Any]:
-    """Return the part of a message for a condition, and the values with which to edit it."""
+    """Return the part of a message that shows a condition and lets the user edit its values."""
     names = [column.name for column in view.columns]
     values = typed_texts(one, view.timezone) if one.op else []
     edit = None

@@ -98,7 +98,7 @@ class _Pager(ABC):
 
     @property
     def source(self) -> Rows | KnownRows:
-        """The rows; another object after a renewal of the session."""
+        """The rows; replaced by another object when the session is renewed."""
         return self._rows
 
     def __init__(self, columns: Sequence[Column], size: int, kept: int) -> None:

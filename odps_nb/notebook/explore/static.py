@@ -95,7 +95,7 @@ def _is_running(source: RowForms) -> bool:
 
 def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
-    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # makes the output repeatable
+    view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # seeded, so output is repeatable
     if view.all_rows is None:
         page, note = first_found(view)
         return Shown(view=view, page=page, note=note)
@@ -321,7 +321,7 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 def thumbnail(blob: StreamedBlob, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw a thumbnail, whose text shows the error if that fails."""
+    """Read a blob and draw a thumbnail; if that fails, the thumbnail's text is the error."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
 
 MAX_FILE = 100_000_000
-"""Bytes after which a downloaded file gets no more rows."""
+"""Size in bytes from which no more rows are added to a downloaded file."""
 CHUNK = 256 * 1024
 PIECE = 4 * 1024 * 1024  # bytes of Arrow data to write at a time
 

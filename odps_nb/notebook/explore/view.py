@@ -96,9 +96,9 @@ class RowView(TakesRows):
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the number of rows searched, and of all rows if known."""
+        """Called during a search with the numbers of rows searched and, if known, of all rows."""
         self.title, self.connection = self._rows.title, self._rows.connection
-        self.timezone = rows.connection.profile.timezone  # of times in cells and conditions
+        self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
         self._pager = self._pager_of(self._rows, Choice())
         # the state of the previous choice, until a page of the current one is read
@@ -209,9 +209,9 @@ class RowView(TakesRows):
     def texts(
         self, start: int, count: int, columns: Sequence[int], cancel: CancelToken | None = None
     ) -> tuple[list[list[str | None]], int]:
-        """Return the texts of some columns of consecutive rows, and how many are truncated.
+        """Return the cell texts of some columns in consecutive rows, and the number truncated.
 
-        There is one list for each column. Each text and the total length are limited.
+        The result has one list per column. Each text and the total length are limited.
         """
         batches = self._again(start, min(count, MAX_PAGE_ROWS), cancel)
         found: list[list[str | None]] = []
@@ -250,7 +250,7 @@ class RowView(TakesRows):
 
     @property
     def where(self) -> str | None:
-        """The filter of the shown rows; ``None`` if there is none. A search is not part of it."""
+        """The filter of the shown rows, without the search text; ``None`` if there is none."""
         return self.choice.where
 
     @property
@@ -269,7 +269,7 @@ class RowView(TakesRows):
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
         """Show the rows of a choice, page by page from the first.
 
-        Sorting runs a SQL job, or with a search text, reads all rows that match the conditions.
+        Sorting runs a SQL job or, with a search text, reads all rows that match the conditions.
         """
         where, token = choice.where, cancel or CancelToken()
         check_order(self.columns, choice.order)
@@ -289,7 +289,7 @@ class RowView(TakesRows):
                 self._counted = self._whole.total
 
     def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
-        """Return the chosen rows, sorted if they have an order, and their pager."""
+        """Return the chosen rows, sorted if an order is chosen, together with their pager."""
         if not choice.order:
             return self._rows, self._pager_of(self._rows, choice)
         self._sorting = rows = self._rows.twin()
@@ -297,7 +297,7 @@ class RowView(TakesRows):
         try:
             if choice.search:  # SQL cannot express the search
                 found = self._pager_of(rows, choice)
-                assert isinstance(found, StreamPager)  # a search always uses one
+                assert isinstance(found, StreamPager)  # a search always uses this pager
                 with closing(found.matches(Mark(), token)) as placed:
                     shown = first_in_order((batch for _, batch in placed), choice.order)
             else:
@@ -307,7 +307,7 @@ class RowView(TakesRows):
         return shown, RangePager(shown, self.columns, self.page_rows)
 
     def undo(self, choice: Choice) -> None:
-        """Return to the previous choice, because no page of this one could be read."""
+        """Return to the previous choice, because no page of the new one could be read."""
         with self._lock:
             if self.choice is choice and self._before is not None:
                 self.__dict__.update(self._before)
@@ -328,10 +328,10 @@ class RowView(TakesRows):
     ) -> None:
         """Show only the rows that also match a condition on one column.
 
-        Give a range (``low`` and ``high`` are included), some ``values``, a text or ``null``.
+        Pass a range (``low`` and ``high`` are included), ``values``, text to find, or ``null``.
         ``exclude`` shows the rows that do not match, including those with a null. For any other
-        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``, and to show all
-        rows again ``choose(Choice())``.
+        condition, call ``choose(Choice(conditions=("quantity > 9 or gift",)))``. To show all rows
+        again, call ``choose(Choice())``.
 
         Examples
         --------
@@ -440,7 +440,7 @@ class RowView(TakesRows):
         )
         profiler = self._profiler(where)
         if any(not one.schema.equals(drawn.batches[0].schema) for one in drawn.batches):
-            return self._describe(where, token)  # some rows were in microseconds; now all are
+            return self._describe(where, token)  # the time unit changed while reading
         if drawn.batches:
             profiler.add(pa.Table.from_batches(drawn.batches))
         total = self.all_rows if where is None else None
@@ -487,7 +487,7 @@ class RowView(TakesRows):
     def _keep_profile(
         self, where: str | None, found: Profiler, *, rows: int, total: int | None, is_random: bool
     ) -> TableProfile:
-        """Build the profile of rows that match a condition, and keep it."""
+        """Create and store the profile of rows that match a condition."""
         columns = found.result()
         if where is not None and self._whole is not None:
             columns = with_whole(columns, self._whole.columns)
@@ -504,7 +504,7 @@ class RowView(TakesRows):
         return made
 
     def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
-        """Count the matching rows with a SQL job, unless they are counted already.
+        """Count the matching rows with a SQL job, unless the count is already known.
 
         Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
         or if SQL cannot select the rows (a read with ``limit`` or ``since``).
@@ -564,7 +564,7 @@ class RowView(TakesRows):
     def selected(self) -> RowForms:
         """Return a new read of the selected rows; `stop_taking` cancels it.
 
-        With a search and an order, it has the first `MAX_SORTED` rows, like the view.
+        With a search and an order, it contains the first `MAX_SORTED` rows, like the view.
         """
         if not self.choice.search:
             assert not isinstance(self._shown, KnownRows)  # only a search creates `KnownRows`

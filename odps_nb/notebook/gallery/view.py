@@ -202,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs; ``fresh`` if they were changed by a view's request ``question``."""
+        """Send the shown blobs; ``fresh``: a view's request (``question``) has changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []

@@ -76,7 +76,7 @@ class LiveView:
     _script: ClassVar[Path]
     _scripts: ClassVar[tuple[str, ...]] = ()
     _task: ClassVar[str]
-    """The task for which a malformed request is reported."""
+    """Name of the task to which the error for a malformed request is attributed."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
     """Text to show for a cancelled task, by name; other tasks show nothing."""
 

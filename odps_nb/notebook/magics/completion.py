@@ -28,7 +28,7 @@ MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 Lookup = Callable[[str, str], Sequence[str]]
-"""Returns ``"tables"`` (for the table ``""``), or a table's ``"columns"`` or ``"partitions"``."""
+"""Returns names by kind and table: ``"tables"`` (table ``""``), ``"columns"``, ``"partitions"``."""
 _Key = tuple[str, str]
 
 # Matches "%odps read ord", even after an assignment or on the first line of a cell.

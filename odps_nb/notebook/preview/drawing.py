@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 _CELL: Final = 60
 _LINE: Final = 400
 _HEADING: Final = 25  # pixels
-# first bytes of the formats that parsers encode
+# first bytes of the picture formats that parsers return
 _MADE: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",

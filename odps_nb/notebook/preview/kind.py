@@ -144,7 +144,7 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
 
 
 def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
-    """Return the value of a JSON text, or ``None`` if the text is not JSON.
+    """Parse JSON; return ``None`` if the text is not valid JSON.
 
     Numbers stay strings unless ``number`` converts them, because converting long numbers is slow.
     """

@@ -220,9 +220,9 @@ def _error_column(on_error: str) -> str | None:
     """Check `on_error`; return the name of the error column, or ``None`` without one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
-            f"on_error is {on_error!r}; it must be text that is not empty",
+            f"on_error is {on_error!r}; it must be a non-empty string",
             argument="on_error",
-            hint="pass 'raise', 'null', or the name of a new column for the text of the error",
+            hint="pass 'raise', 'null', or the name of a new column for error messages",
         )
     return None if on_error in ("raise", "null") else on_error
 

@@ -56,9 +56,9 @@ LARGEST_VALUE = 256_000_000
 class BlobTask:
     """The parameters of a blob task, pickled together with the function that it calls.
 
-    ``largest`` is the maximum size of a blob in bytes, ``None`` for any. With ``goes_on``, the
-    results of a failed row are null, and ``error_column``, the last column of ``whole``, contains
-    its error.
+    ``largest`` is the maximum size of a blob in bytes, or ``None`` for no limit. With ``goes_on``,
+    the results of a failed row are null, and ``error_column``, the last column of ``whole``,
+    contains its error.
     """
 
     profile: TaskProfile

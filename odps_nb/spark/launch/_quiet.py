@@ -99,7 +99,7 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Suppress pyspark's JSON log of query errors that it also raises, in this thread only."""
+    """Suppress, in this thread only, pyspark's JSON log of query errors that it also raises."""
     from pyspark.logger import PySparkLogger
 
     # the first call determines the logger's class, so it must be pyspark's own

@@ -77,7 +77,7 @@ def _address(url: str) -> tuple[str, int]:
 def check_free(port: int = PORT) -> None:
     """Raise if the port of a local server is in use; pyspark cannot use another one."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Java's servers set it, too
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -37,7 +37,7 @@ def _print_error() -> None:
 if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
-    gc.freeze()  # excludes the imported modules from the garbage collection after each task
+    gc.freeze()  # exclude the imported modules from the garbage collection after each task
     # Replaces `traceback` in the daemon's module only.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown

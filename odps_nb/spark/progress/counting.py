@@ -49,7 +49,7 @@ class Activity:
 class Part(NamedTuple):
     """One finished task's share of an activity.
 
-    ``query`` is Spark's tag for a query's jobs, ``tag`` is our tag for an action; each may be
+    ``query`` is Spark's tag for a query's jobs, and ``tag`` is our tag for an action; each may be
     empty. A recomputed part has the same stage, partition and number.
     """
 
@@ -86,7 +86,7 @@ class Reports:
         self._receive = receive
 
     def __reduce__(self) -> tuple[type[Reports], tuple[()]]:
-        return Reports, ()  # on executors, values are only collected
+        return Reports, ()  # executors only collect values
 
     def zero(self, value: list[Part | Ended]) -> list[Part | Ended]:
         """Return an empty value."""

@@ -185,7 +185,7 @@ def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
 
 
 def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
-    """Return a conjunct's token range: the one around its column that parses to the same tree."""
+    """Return the range of tokens around a conjunct's column that parses to the conjunct's tree."""
     place = column.this.meta.get("start")
     at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
     if at is None:

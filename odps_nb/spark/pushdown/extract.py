@@ -155,7 +155,7 @@ class _Extractor:
         """Whether the ON clause of the join at ``place`` filters the rows of the relation."""
         own = self._clause.place
         between = self._clause.all[own + 1 : place + 1]
-        # ON cannot refer to a relation before a comma, which binds weaker than a join
+        # ON cannot refer to a relation before a comma, which binds less tightly than a join
         if own > place or any(kind_of(one.join) == "cross" for one in between):
             return False
         if own == place:

@@ -44,7 +44,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
         raise ArgumentError(
             f"odps is a {type(odps).__name__}, not a connection",
             argument="odps",
-            hint="pass a connection of odps_nb.connect(), a Profile or the name of a profile",
+            hint="pass a connection from odps_nb.connect(), a Profile or a profile's name",
         )
     return profile
 
@@ -113,8 +113,8 @@ class TaskProfile:
 _kept: list[StorageClient] = []
 
 
-# Profiles whose keys come from a program, by their settings, so that the tasks of one worker run
-# the program again only when the keys expire.
+# Profiles whose keys come from a program, keyed by settings. The tasks of one worker share them, so
+# the program runs again only when the keys expire.
 _RENEWED: dict[tuple[tuple[str, str], ...], Profile] = {}
 
 

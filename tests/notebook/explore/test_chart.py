@@ -347,7 +347,7 @@ def test_a_hostile_value_stays_text(odps):
         ({"x": "n", "kind": "box"}, "needs a column of numbers as y="),
         ({"x": "word", "y": "n", "kind": "scatter"}, "numbers or times as x="),
         ({"x": "word", "step": "day"}, "step= needs a column"),
-        ({"x": "day", "step": "hour"}, "step= is at least 'day'"),
+        ({"x": "day", "step": "hour"}, "step= must be 'day' or longer"),
         ({"x": "word", "bins": 5}, "bins= needs a column of numbers"),
         ({"x": "n", "bins": 1000}, "above the maximum of 200"),
         ({"x": "word", "top": 0}, "top"),

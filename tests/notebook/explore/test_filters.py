@@ -162,8 +162,8 @@ def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):
 @pytest.mark.parametrize(
     ("column", "given", "reason"),
     [
-        ("id", {}, "give one"),
-        ("id", {"low": 1, "values": [2]}, "give one"),
+        ("id", {}, "exactly one is needed"),
+        ("id", {"low": 1, "values": [2]}, "exactly one is needed"),
         ("id", {"low": 2, "high": 1}, "2 is greater than 1"),
         ("id", {"contains": "1"}, "no condition 'contains'"),
         ("tags", {"values": ["a"]}, "no condition 'values'"),

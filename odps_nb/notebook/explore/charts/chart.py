@@ -1,4 +1,4 @@
-"""`Chart`: what ``chart()`` returns; in a notebook it shows the picture with tooltips."""
+"""`Chart`: the result of ``chart()``, shown in a notebook as a picture with tooltips."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chart_of(rows: Rows, choice: ChartChoice, where: str | None) -> Chart:
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is the query that computed it, and ``code`` are lines that draw it with matplotlib.
+    ``sql`` is the query that computed it, and ``code`` is Python that draws it with matplotlib.
     """
 
     _script = Path(__file__).with_name("chart.js")
@@ -70,12 +70,12 @@ class Chart(LiveView):
 
     @property
     def title(self) -> str:
-        """A line that says what is shown."""
+        """A one-line description of the chart."""
         return f"{self._source}: {title(self._choice)}"
 
     @property
     def note(self) -> str:
-        """Which rows are shown: ``all rows`` or the size of the sample."""
+        """The rows shown: ``all rows`` or the size of the sample."""
         return self._figures.note or "all rows"
 
     @property
@@ -92,7 +92,7 @@ class Chart(LiveView):
             lines.append("plt.gca().bxp(boxes, showfliers=False)")
             return "\n".join(lines)
         lines.append("wide = df.pivot(index='g', columns='c', values='m')")
-        if not choice.is_time:  # in the order of the chart
+        if not choice.is_time:  # keep the order of the chart
             names |= {n: group_name(n, ()) for n in (ABOVE, OTHERS, NULL)}
             names = ({BELOW: "below"} | names) if choice.is_number else names
             lines.append(f"names = {names!r}")
@@ -107,7 +107,7 @@ class Chart(LiveView):
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the values shown: a row per bar, point or box."""
+        """Return the values shown, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
         found: dict[str, Any] = {
             choice.x.name: [
@@ -120,7 +120,7 @@ class Chart(LiveView):
         names = ("min", "q1", "median", "q3", "max") if choice.kind == "box" else (choice.measure,)
         for n, name in enumerate(names):
             while name in found:
-                name += "_"  # a column may have any name
+                name += "_"  # a user's column may already have this name
             found[name] = [mark.values[n] for mark in figures.marks]
         frame: pd.DataFrame = pa.table(found).to_pandas()
         return frame
@@ -141,7 +141,7 @@ class Chart(LiveView):
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._is_displayed = False  # show it anew, perhaps in another cell
+        self._is_displayed = False  # display it again, perhaps in another cell
         self._show_static(self._bundle())
         if in_kernel():
             self._show_widget(_NO_WIDGET)

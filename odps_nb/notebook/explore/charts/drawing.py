@@ -28,8 +28,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
 _TEXT, _GRID = "#7a7a7a", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
-_POINTS = 80  # a line with more points has small ones, and none in the static view
-_LETTER = 6.2  # width of a letter in a label
+_POINTS = 80  # points of a longer line are drawn small, and not at all in the static view
+_LETTER = 6.2  # average width of a letter in a label
 
 
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
@@ -293,13 +293,13 @@ def group_name(index: int, labels: Sequence[str]) -> str:
 
 
 def title(choice: ChartChoice) -> str:
-    """Return a line that names what the chart shows."""
+    """Return a one-line description of the chart."""
     by = f", by {choice.color.name}" if choice.color is not None else ""
     return f"{choice.measure} by {choice.x.name}{by}"
 
 
 def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
-    """Return the slot of each group; groups without marks keep theirs, so that gaps are seen."""
+    """Return the slot of each group; groups without marks keep theirs and appear as gaps."""
     used = {mark.group for mark in marks}
     found = [BELOW] if BELOW in used else []
     found += range(groups)

@@ -1,6 +1,6 @@
-"""Computes what a chart shows: the service groups and aggregates all rows, only groups are read.
+"""Computes the values of a chart: the service aggregates all rows, and only groups are read.
 
-A scatter plot shows single rows, so it reads a random sample.
+A scatter plot shows individual rows, so it reads a random sample.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MAX_POINTS = 1_000
 """Maximum number of points of a scatter plot."""
 USUAL_BINS = 20
 NULL, OTHERS, ABOVE, BELOW = -1, -2, -3, -4
-"""Indexes of groups: nulls, values without a group of their own, and values beyond the axis."""
+"""Indexes of special groups: nulls, values without their own group, values beyond the axis."""
 MAX_SPARSE = 4
-"""A time axis includes empty steps if it then has at most this many times as many steps."""
+"""A time axis includes empty steps unless they multiply the number of steps by more than this."""
 FAR = 10
-"""An axis that is this many times as long as the middle 98 % of the rows is cut to these."""
+"""An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
 _FINITE = 1e300  # sums and axes of such values do not overflow
@@ -56,7 +56,7 @@ _AGGREGATES = {
 class ChartMark:
     """One bar, point or box: its group on the x axis, its colour, and its values.
 
-    ``at`` is the position on a numeric or time axis, ``values`` has one number, or five for a box:
+    ``at`` is the position on a numeric or time axis. ``values`` has one number, or five for a box:
     minimum, quartiles, maximum.
     """
 
@@ -104,20 +104,20 @@ class FigureQuery:
     # -- the x axis -----------------------------------------------------------------------------
 
     def _few(self) -> bool:
-        """Whether a numeric column has so few values that each is a group."""
+        """Whether an integer column has so few values that each gets its own group."""
         if kind_of(self._choice.x) != "INTEGER":
             return False
         found = self._rows.query(f"select count(distinct {self._x}) n {self._relation}")
         return bool(found.column("n")[0].as_py() <= self._choice.top)
 
     def _bounds(self) -> pa.Table:
-        """Return minimum, maximum, and the values below which 1 % and 99 % of the rows are."""
+        """Return the minimum, the maximum, and the 1st and 99th percentiles."""
         x = f"case when {self._is_finite()} then {self._x} end"
         most = f"percentile_approx(cast({x} as double), array(0.01, 0.99)) most"
         return self._rows.query(f"select min({x}) low, max({x}) high, {most} {self._relation}")
 
     def _is_finite(self) -> str:
-        """Return the condition that a number is neither NaN nor infinite."""
+        """Return the SQL condition that ``x`` is not null, NaN or infinite."""
         is_float = kind_of(self._choice.x) in ("FLOAT", "DOUBLE")
         return f"abs({self._x}) <= 1.7e308" if is_float else f"{self._x} is not null"
 
@@ -126,11 +126,11 @@ class FigureQuery:
         if step is None:
             step = self._usual_step()
         elif step == "hour" and kind_of(choice.x) == "DATE":
-            raise ArgumentError(f"{choice.x.name!r} has dates, so step= is at least 'day'")
+            raise ArgumentError(f"{choice.x.name!r} contains dates; step= must be 'day' or longer")
         return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step with few enough groups; far outliers count as one each."""
+        """Return the shortest step with few enough groups; a distant outlier adds only one."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]
@@ -140,7 +140,7 @@ class FigureQuery:
     def _in_bins(self) -> Figures:
         choice, ends = self._choice, self._bounds()
         scale = scale_of(choice.x, ends.column("low").type)
-        assert scale is not None  # every number has one
+        assert scale is not None  # every numeric type has a scale
         low, high, most = (column[0].as_py() for column in ends.columns)
         if low is None:  # only nulls
             return self._by_value()
@@ -160,7 +160,7 @@ class FigureQuery:
         return self._grouped(f"case {bins} end", labels)
 
     def _by_value(self) -> Figures:
-        """Group by value: the ``top`` groups, the others together, and nulls."""
+        """Group by value: the ``top`` values, one group for all others, and nulls."""
         top = self._top(self._x, self._measure(), self._choice.top)
         values, labels = self._named(self._choice.x, top)
         return self._grouped(self._index(self._x, values), labels)
@@ -173,7 +173,7 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return values and their labels: in their own order, but texts of bars by rank."""
+        """Return values and labels: text in rank order, except along a line; others by value."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
             values = values.take(pc.sort_indices(values))
@@ -189,7 +189,7 @@ class FigureQuery:
         return bind(":v", {"v": value}, timezone=self._zone or "UTC")
 
     def _points(self) -> Figures:
-        """Return a random sample of points, and how many rows it represents."""
+        """Return a random sample of points, and the number of rows that it represents."""
         choice = self._choice
         assert choice.y is not None  # checked by `choose`
         y = name_in_sql(choice.y.name)

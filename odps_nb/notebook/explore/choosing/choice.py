@@ -45,9 +45,9 @@ class Choice:
         return all_of([one.where for one in self.conditions])
 
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
-        """Return the choice in which a condition replaces the others of its column.
+        """Return the choice in which a condition replaces the other conditions on its column.
 
-        An exclusion is added to them, and joins an earlier exclusion of values.
+        An exclusion keeps the other conditions; exclusions of single values are merged.
         """
         before = [one for one in self.conditions if one.column == of.name]
         if made.exclude:

@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_va
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_LARGEST = "1.7976931348623157e308"  # for FLOAT, too, because it is compared as DOUBLE
+_LARGEST = "1.7976931348623157e308"  # used for FLOAT, too, which is compared as DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -111,7 +111,7 @@ def make_condition(
 def _single(column: Column, value: Any) -> float:
     """Return the nearest value that a FLOAT column can hold."""
     if isinstance(value, str) or abs(value) > float(np.finfo(np.float32).max):
-        raise ArgumentError(f"{value!r} is not a value that the FLOAT {column.name!r} can hold")
+        raise ArgumentError(f"{value!r} does not fit into the FLOAT column {column.name!r}")
     return float(np.float32(value))
 
 
@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition of the only kind that has a value in ``given``."""
+    """Return the condition for the one kind that has a value in ``given``."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -131,7 +131,7 @@ def given_condition(
             found.append((op, values))
     if len(found) != 1:
         raise ArgumentError(
-            f"{len(found)} conditions are given for {column.name!r}; give one",
+            f"{len(found)} conditions are given for {column.name!r}; exactly one is needed",
             hint="pass one of: low and high, values, contains, starts, null",
         )
     return make_condition(column, *found[0], exclude=exclude, timezone=timezone)
@@ -155,7 +155,7 @@ def typed_condition(
 
 
 def typed_texts(condition: Condition, timezone: str | None) -> list[str]:
-    """Return the texts from which `typed_condition` builds the same condition."""
+    """Return the strings from which `typed_condition` builds the same condition."""
     return ["" if one is None else text_of(one, timezone) for one in condition.values]
 
 
@@ -179,7 +179,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
 def _is_less(one: Any, other: Any) -> bool:
     try:
         return bool(one < other)
-    except TypeError:  # a time with an offset, and one without
+    except TypeError:  # only one of the two times has an offset
         return False
 
 
@@ -299,7 +299,7 @@ def value_condition(
     if kind_of(column) in _OF_KIND:
         scale = scale_of(column, value.type)
         exact = value.as_py() if scale is None else scale.exact(value)
-    if isinstance(exact, float) and not math.isfinite(exact):  # SQL has no literal for it
+    if isinstance(exact, float) and not math.isfinite(exact):  # SQL has no literal for this value
         label, exact = NOT_FINITE, math.nan
     if exact is None:  # a type that the builder cannot edit, or a time with nanoseconds
         return _of_value(column, Bar(label, 0, value=value), timezone, exclude=exclude)

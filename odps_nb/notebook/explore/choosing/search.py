@@ -1,4 +1,4 @@
-"""The search of an explorer: finds rows whose displayed values contain a text."""
+"""Text search in an explorer: finds rows whose displayed values contain a string."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
 
 _DIGITS = "0123456789-+."
-# the only characters in displayed values of each kind; other kinds may contain any character
+# the characters that displayed values of each kind may contain; other kinds may contain any
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -33,19 +33,19 @@ _SIGNS = {
     "CLOCK": _DIGITS + ": ",
     "BYTES": "0123456789abcdefx… (),b",
 }
-_BETWEEN = frozenset('"[]{}:,\\')  # the separators in a displayed nested value
+_BETWEEN = frozenset('"[]{}:,\\')  # quotes, brackets and separators of a displayed nested value
 _WORDS = ("null", "true", "false", "nan", "-infinity", "<blob>")
-_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # in nested times, fractions and bytes
+_LEAF = frozenset("0123456789-+.: eabcdfx…()")  # characters of nested times, fractions and bytes
 _ESCAPED = r'["\\\x00-\x1f]'
 _FRACTION = re.compile(r"\.(\d+)")
 _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separators
 
 
 class TextSearch:
-    """A test for rows that contain a text in any column, ignoring case.
+    """A test for rows that contain a string in any column, ignoring case.
 
-    The text is compared with the value as displayed, before truncation. A time has as few fraction
-    digits as it needs, but at least as many as the text. Nulls and BLOBs never match.
+    The string is compared with the value as displayed, before truncation. A time has as few
+    fraction digits as it needs, but at least as many as the string. Nulls and BLOBs never match.
     """
 
     def __init__(self, columns: Sequence[Column], text: str) -> None:
@@ -82,7 +82,7 @@ class TextSearch:
     # -- nested values: only those that may match are converted to text ---------------------------
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
-        """Return which nested values may contain the text; the others do not."""
+        """Return a mask of the nested values that may contain the string; others cannot."""
         if self._may_span or not len(array):
             return np.ones(len(array), bool)
         kind = array.type
@@ -119,7 +119,7 @@ class TextSearch:
 
 
 def _containing(texts: pa.Array, needle: str) -> np.ndarray:
-    """Return which texts contain the text; nulls do not."""
+    """Return a mask of the texts that contain the needle; nulls do not."""
     found = np.zeros(len(texts), bool)
     if needle.isascii():
         matches = pc.match_substring(pc.ascii_lower(texts), needle)
@@ -217,7 +217,7 @@ def first_in_order(batches: Iterable[pa.RecordBatch], order: Order) -> KnownRows
             rows, size = parts[0].num_rows, parts[0].nbytes
         if size > MAX_SORTED_BYTES:
             raise ArgumentError(
-                "the rows with this text are too large to be sorted in memory",
+                "the rows that contain this text are too large to sort in memory",
                 hint="add a filter, or sort without the search",
             )
     return KnownRows(_sorted(parts, order) if parts else pa.table({}))
@@ -231,7 +231,7 @@ def _sorted(parts: Sequence[pa.Table], order: Order) -> pa.Table:
         key = table[name]
         if pt.is_dictionary(key.type):
             key = key.cast(key.type.value_type)
-        # as in SQL: nulls below all values, and NaN above them
+        # sort as SQL does: nulls below all values, and NaN above them
         marks = [pc.is_nan(key)] if pt.is_floating(key.type) else []
         found = [key.is_valid(), *marks, key]
         keys += found

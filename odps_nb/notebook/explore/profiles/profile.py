@@ -52,7 +52,7 @@ class ColumnProfile:
     statistics
         Statistics by name, such as ``mean``, ``median`` and ``max length``.
     facts
-        All of these as pairs of a name and a text.
+        All of these as (name, text) pairs.
     """
 
     rows: int
@@ -80,7 +80,7 @@ class ColumnProfile:
 
     @property
     def distinct_text(self) -> str:
-        """The number of distinct values, as text."""
+        """The number of distinct values as text."""
         about = "about " if self.is_estimated else ""
         return "" if self.distinct is None else f"{about}{self.distinct:,}"
 
@@ -214,7 +214,7 @@ class _Described:
         return str(cell_texts(pa.repeat(cell, 1), self._column, LABEL)[0])
 
     def _axis_ends(self, bars: Sequence[Bar], low: str, high: str) -> tuple[str, str]:
-        """Return the axis end on each side that has outliers, and the extreme value otherwise."""
+        """Return, for each side, the end of the axis if it has outliers, else the extreme value."""
         if (scale := self._scale) is None:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]

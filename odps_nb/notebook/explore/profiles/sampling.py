@@ -151,7 +151,7 @@ def _first_rows(rows: Rows, where: str | None, most: int, cancel: CancelToken) -
 
 @contextmanager
 def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken]:
-    """Yield a token that is cancelled after ``seconds``, which ends the block."""
+    """Yield a token that is cancelled after ``seconds``; the block then ends without an error."""
     token = CancelToken(parent=cancel)
     timer = None if seconds is None else threading.Timer(seconds, token.cancel)
     if timer is not None:
@@ -170,8 +170,8 @@ class RandomParts:
     """Takes disjoint row ranges in rounds, each of which covers every part of the table.
 
     So even a few rounds are spread over the whole table. The first round reads about ``sample``
-    rows. If a filter leaves too few of them, the size of the next round follows from the share of
-    matching rows, but is at most 4 times the rows read so far. Ranges are in random order.
+    rows. If too few of them match a filter, the next round is sized by the share that does, up to
+    4 times the rows read so far. Ranges are in random order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:

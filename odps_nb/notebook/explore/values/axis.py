@@ -1,4 +1,4 @@
-"""Ticks of a numeric axis, and numbers as people write them."""
+"""Ticks of a numeric axis, and human-readable numbers."""
 
 from __future__ import annotations
 

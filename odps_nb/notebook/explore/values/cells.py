@@ -102,7 +102,7 @@ def _nested(array: pa.Array, column: Column) -> list[str | None]:
 
 
 def _plain(value: Any, bytes_text: Callable[[bytes], str | None]) -> Any:
-    """Convert a value for JSON: map pairs to an object, bytes to text."""
+    """Convert a value for JSON: the pairs of a MAP to an object, bytes to text."""
     if isinstance(value, dict):
         return {str(key): _plain(one, bytes_text) for key, one in value.items()}
     if isinstance(value, list):

@@ -24,7 +24,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
 _FIRST, _LAST = -62135596800 * 10**6, 253402300800 * 10**6 - 1
-"""Microseconds between 1970 and the first and the last moment of datetime."""
+"""The range of `datetime.datetime`, in microseconds since 1970."""
 _HOUR, _DAY_SECONDS, _YEAR = 3600, 86400, 86400 * 365.2425
 _CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800]
 _CLOCK += [_HOUR * n for n in (1, 2, 3, 6, 12)]
@@ -74,10 +74,10 @@ class Scale:
         first = math.floor(low / step) * step
         count = max(1, math.ceil((high - first) / step + 1e-9))
         found = [self.at(first + n * step, step) for n in range(count + 1)]
-        return list(dict.fromkeys(found))  # at the limit of the type, the last ones are equal
+        return list(dict.fromkeys(found))  # at the limit of the type, the last bounds are equal
 
     def log_edges(self, low: float, high: float, most: int) -> list[Any]:
-        """Return the bounds of bars on a logarithmic axis, which are positive."""
+        """Return the bounds of bars on a logarithmic axis; all bounds are positive."""
         bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-9)
         digits = (1, 2, 5) if 3 * (top - bottom) <= most + 4 else (1,)
         powers = range(bottom, top + 1, max(1, -(-(top - bottom) // most)))

@@ -1,4 +1,4 @@
-"""Converts the values of a filter between what the user types, Python values and short texts."""
+"""Converts the values of a filter between user input, Python values and short display text."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ _RST: Final = re.compile(
 _NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
 # assignments, as in programs and settings, but not in prose
 _SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
-# a header field of a message or package metadata (RFC 5322), whose body may be anything
+# a header field (RFC 5322) of a message or of package metadata; the body may be anything
 _FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))

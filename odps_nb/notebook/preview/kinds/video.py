@@ -119,7 +119,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 def _doc_type(data: bytes) -> bytes:
     """Return the EBML element DocType (42 82) without its padding.
 
-    The position of the first set bit is the number of bytes of the length field (RFC 8794, 4).
+    The position of the first set bit gives the number of bytes in the length field (RFC 8794, 4).
     """
     at = data.find(b"\x42\x82") + 2
     if at < 2 or at >= len(data) or not data[at]:

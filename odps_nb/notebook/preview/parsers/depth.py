@@ -1,7 +1,7 @@
 """Numeric rasters, such as elevations or measurements, stretched to 8-bit grey.
 
-Pixels without data are transparent. These are NaN, the no-data value in GDAL's TIFF tag, and values
-that are clearly markers.
+Pixels without data are transparent: NaN, the no-data value in GDAL's TIFF tag, and values that are
+clearly markers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SVG: an upper bound on the number of shapes that a browser would draw.
 
 ``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to, and may be
-nested. So 2 kB can become 10^8 shapes, and a notebook with such an SVG cannot be opened again.
+nested. So 2 kB can expand to 10^8 shapes, and a notebook with such an SVG cannot be opened again.
 Therefore each reference counts as the shapes that it draws, and unsupported features are refused.
 """
 
@@ -30,7 +30,7 @@ _GROUPS: Final = words(
 _SILENT: Final = words("title desc metadata script view")
 # attributes that are not styles: text, names, handlers (which never run in a picture), geometry
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
-# maximum ratio of the length of a curve to the sum of its numbers; long arcs reach it
+# maximum ratio of a curve's length to the sum of its numbers, reached by long arcs
 _BENT: Final = 8
 # styles: only plain declarations are supported
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
