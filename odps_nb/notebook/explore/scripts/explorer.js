@@ -16,7 +16,7 @@ function chartPanel(send) {
   const [colorLabel, color] = choice("color");
   const [stepLabel, step] = choice("step", "automatic", "hour", "day", "week", "month", "year");
   const draw = h("button", { onclick: () => ask(false) }, "Draw");
-  const copy = h("button", { hidden: true, onclick: copyCode }, "Copy code");
+  const copy = h("button", { hidden: true, onclick: () => copyFrom(copy, "Copy code", code) }, "Copy code");
   const note = h("div", { class: "odps-x-muted", "aria-live": "polite" });
   const picture = h("div", { class: "odps-x-chart" });
   const bar = h("div", { class: "odps-x-bar" }, xLabel, yLabel, aggLabel, colorLabel, kindLabel);
@@ -53,12 +53,6 @@ function chartPanel(send) {
     if (step.value !== "automatic" && !stepLabel.hidden) message.step = step.value;
     if (!aggLabel.hidden) message.agg = agg.value;
     send(message);
-  }
-
-  async function copyCode() {
-    await copyText(code);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy code"), 1500);
   }
 
   function show(message) {
@@ -150,7 +144,7 @@ function render({ model, el }) {
   });
   const said = h("span", { class: "odps-x-muted odps-x-said", "aria-live": "polite" });
   const code = h("code");
-  const copy = h("button", { onclick: copyCode }, "Copy");
+  const copy = h("button", { onclick: () => copyFrom(copy, "Copy", code.textContent) }, "Copy");
   const panel = h("div", { class: "odps-x-panel", role: "dialog", hidden: true });
   const root = h(
     "div",
@@ -223,12 +217,6 @@ function render({ model, el }) {
     box.setAttribute("aria-busy", "true");
     clearTimeout(timer);
     timer = setTimeout(() => busy.show({ task: "page", text, share: null }), 300);
-  }
-
-  async function copyCode() {
-    await copyText(code.textContent);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy"), 1500);
   }
 
   function openChart() {
