@@ -62,6 +62,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "rows": count_label(view),
         "conditions": [condition_message(view, one) for one in choice.conditions],
         "profiled": view.is_profiled,
+        "unprofiled": view.unprofiled,
         "search": choice.search,
         "searched": view.searched,
         "order": [[names.index(name), descending] for name, descending in choice.order],

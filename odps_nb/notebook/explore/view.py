@@ -424,6 +424,11 @@ class RowView(TakesRows):
         """Whether ``profile`` covers the rows that match the current filter."""
         return self.profile is not None and self._profiled == self.where
 
+    @property
+    def unprofiled(self) -> str:
+        """The part of the choice that profiles ignore, to append to their label."""
+        return ", without the search" if self.choice.search else ""
+
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Profile the columns from a random sample of all rows that match the filter."""
         token, where = cancel or CancelToken(), self.where

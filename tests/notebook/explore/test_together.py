@@ -12,6 +12,7 @@ from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import make_condition
 from odps_nb.notebook.explore.choosing.search import MAX_SORTED, first_in_order
+from odps_nb.notebook.explore.static import Shown, shown_bundle
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 
@@ -158,6 +159,18 @@ def test_a_click_on_a_filter_that_has_gone_changes_nothing(live):
         explorer.receive(ask)
         assert "the filters have changed" in browser.wait("problem")[0]["text"]
     assert explorer.view.choice == Choice()
+
+
+def test_a_profile_says_that_it_ignores_the_search(live):
+    explorer, browser = live
+    view = explorer.view
+    explorer.receive({"do": "search", "text": "word 3"})
+    assert browser.wait("page", search="word 3")[0]["unprofiled"] == ", without the search"
+    shown = shown_bundle(Shown(view=view, page=view.page(0), profile=view.profile))
+    assert "profile: all 600 rows, without the search" in shown["text/html"]
+    browser.forget()
+    explorer.receive({"do": "search", "text": ""})
+    assert browser.wait("page", search="")[0]["unprofiled"] == ""
 
 
 def test_the_profile_and_the_count_follow_two_quick_changes(live):

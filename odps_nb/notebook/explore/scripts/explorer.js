@@ -279,9 +279,10 @@ function render({ model, el }) {
   }
 
   const found = (n) => profile && profile.columns[n];
+  const label = () => profile && profile.label + (page?.unprofiled ?? "");
 
   function summary(column, n) {
-    return profiles.summary(column, n, found(n), profile && profile.label);
+    return profiles.summary(column, n, found(n), label());
   }
 
   function showPage(message, buffer) {
@@ -309,7 +310,8 @@ function render({ model, el }) {
   function showAround() {
     showCount(page);
     root.classList.toggle("odps-x-stale", !page.profiled);
-    if (!page.profiled) described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
+    if (profile && page.profiled) showLabel();
+    else described.textContent = page.total === 0 ? "" : " · profile: reading the rows…";
     code.textContent = page.code;
     if (document.activeElement !== search) search.value = page.search;
     const endSearch = () => ((search.value = ""), find());
@@ -322,9 +324,13 @@ function render({ model, el }) {
   function showProfile(message) {
     profile = message;
     root.classList.remove("odps-x-stale");
-    described.textContent = ` · profile: ${profile.label}`;
     all.hidden = profile.whole;
     grid.showProfiles();
+    showLabel();
+  }
+
+  function showLabel() {
+    described.textContent = ` · profile: ${label()}`;
     if (!panel.hidden && panel.dataset.column) openColumn(Number(panel.dataset.column), true);
   }
 
@@ -360,7 +366,7 @@ function render({ model, el }) {
     const column = table.columns[n];
     const kind = [column.type, column.comment].filter(Boolean).join(" · ");
     const parts = [h("div", { class: "odps-x-muted" }, kind)];
-    parts.push(...profiles.parts(n, found(n), profile && profile.label));
+    parts.push(...profiles.parts(n, found(n), label()));
     parts.push(h("button", { onclick: () => (closePanel(), builder.open(n)) }, "Filter…"));
     openPanel(column.name, parts, updates);
     panel.dataset.column = String(n);
