@@ -105,7 +105,8 @@ function render({ model, el }) {
   );
   const builder = filterForm(
     (message) => (wait("filtering"), send(message)),
-    () => filterButton.focus()
+    () => filterButton.focus(),
+    (n) => [found(n)?.frequent || [], label()]
   );
   const filterButton = h(
     "button",
