@@ -104,6 +104,11 @@ class _ScanRows:
         return self._scan.row_count
 
     @property
+    def is_result(self) -> bool:
+        """Whether the service stores these rows; SQL over them runs their query again."""
+        return False
+
+    @property
     def is_cut(self) -> bool:
         """Whether there may be further rows that the access key has no permission to read."""
         return False
@@ -343,6 +348,10 @@ class _ResultRows:
     @property
     def row_count(self) -> int:
         return self._readable.row_count
+
+    @property
+    def is_result(self) -> bool:
+        return True
 
     @property
     def is_cut(self) -> bool:

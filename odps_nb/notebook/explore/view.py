@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import MAX_SORTED, check_order, name_in_sql
+from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
-from odps_nb.notebook.explore.charts.chart import Chart, chart_of
+from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -542,27 +542,31 @@ class RowView(TakesRows):
             if self.where is None:
                 self._whole = self.profile
 
-    def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
-        """Return a chart of the selected rows, computed by SQL jobs."""
+    def chart(
+        self, choice: ChartChoice, cancel: CancelToken | None = None, *, by_query: bool = True
+    ) -> Chart:
+        """Return a chart of the selected rows, computed by SQL jobs.
+
+        Unless ``by_query``, it is computed from the stored rows of a result.
+        """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)
         token.check()
-        return chart_of(rows, choice, self.where)
+        return chart_of(rows, choice, self.where, by_query=by_query)
 
-    def chart_bytes(self, choice: ChartChoice) -> int:
-        """Return the service's estimate of the bytes that one job of a chart reads."""
-        names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
-        return self._bytes_read(
-            f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
-        )
+    def chart_cost(
+        self, choice: ChartChoice, cancel: CancelToken | None = None
+    ) -> tuple[int | None, str]:
+        """Return the bytes that one SQL job of a chart reads, and why it runs a query again.
+
+        The bytes are ``None`` if a chart can be computed from the stored rows of a result.
+        """
+        return chart_cost(self._rows, choice, self.where, cancel or CancelToken())
 
     def sort_bytes(self, choice: Choice) -> int:
         """Return the service's estimate of the bytes that the SQL job of a sort reads."""
-        return self._bytes_read(self._rows.sorting(choice.order, choice.where))
-
-    def _bytes_read(self, text: str) -> int:
-        cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
-        return cost.input_bytes or 0
+        text = self._rows.sorting(choice.order, choice.where)
+        return self.connection.sql_cost(text, settings=self._rows.job_settings).input_bytes or 0
 
     # -- all rows -------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore import static
 from odps_nb.notebook.explore.charts import figures as chart_figures
+from odps_nb.notebook.explore.charts import read_figures
 from odps_nb.notebook.explore.charts.choice import AGGREGATES, KINDS, choose
 from odps_nb.notebook.explore.charts.figures import FigureQuery
 from odps_nb.notebook.explore.values.axis import calendar_ticks, tick_labels, ticks
@@ -247,6 +248,60 @@ def test_a_read_and_a_result_are_drawn_with_their_own_rows(table, odps):
     assert sum(shown(table.read(where="n < 5").chart("ds")).values()) == wanted
     result = odps.sql("select ds, n from charted where n < 5")
     assert sum(shown(result.chart("ds")).values()) == wanted
+
+
+OF_RESULTS = [
+    {"x": "word", "top": 2},
+    {"x": "n", "y": "price"},
+    {"x": "n", "y": "price", "agg": "mean", "top": 5, "color": "ds"},
+    *({"x": "is_new", "y": "price", "agg": agg} for agg in AGGREGATES),
+    {"x": "ds", "y": "word", "agg": "distinct"},
+    {"x": "ds", "y": "price", "kind": "box", "color": "is_new"},
+    {"x": "word", "y": "n", "kind": "box", "top": 3},
+    *({"x": x, "kind": "histogram", "bins": 10} for x in ("n", "price", "weight")),
+    {"x": "price", "y": "n", "bins": 7},
+    *({"x": x} for x in ("day", "at", "sent")),
+    *({"x": x, "step": step} for x in ("day", "at", "sent") for step in ("day", "week", "month")),
+    {"x": "at", "step": "hour", "kind": "area", "color": "word"},
+    {"x": "n", "y": "price", "kind": "scatter", "color": "is_new"},
+]
+
+
+@pytest.mark.parametrize("where", ["", " where n < 0"], ids=["rows", "no rows"])
+def test_a_chart_of_a_result_has_the_values_of_its_table_and_runs_no_query(table, odps, where):
+    result = odps.sql(f"select * from charted{where}").wait()
+    source = table.read(where="n < 0") if where else table
+    for options in OF_RESULTS:
+        wanted = source.chart(**options)
+        jobs = [*odps.queries()]
+        found = result.chart(**options)
+        assert [*odps.queries()] == jobs
+        assert found.note == wanted.note, options
+        order = list(wanted.to_pandas())
+        frames = [one.to_pandas().sort_values(order, ignore_index=True) for one in (found, wanted)]
+        pd.testing.assert_frame_equal(*frames, rtol=0.05, atol=0.01, obj=str(options))
+        assert found.sql.partition(" from")[0] == wanted.sql.partition(" from")[0]
+
+
+def test_a_chart_of_a_large_result_says_that_its_query_runs_again(odps, monkeypatch):
+    monkeypatch.setattr(read_figures, "MAX_READ", 5_000)
+    result = odps.sql("select ds, n from charted")
+    with pytest.warns(
+        OdpsNbWarning, match=r"its result has about .* kB, more than 5.0 kB, and reads"
+    ):
+        assert sum(shown(result.chart("ds")).values()) == COUNT
+    explorer = result.explore(seed=1)
+    explorer._widget = browser = Browser()
+    explorer.receive({"do": "chart", "x": "ds"})
+    told, _ = browser.wait("cost", task="chart")
+    assert re.fullmatch(
+        r"runs the query again, because its result has .*, and reads .*", told["text"]
+    )
+    jobs = [*odps.queries()]
+    explorer.receive({"do": "chart", "x": "ds", "agreed": True})
+    browser.wait("chart")
+    assert [*odps.queries()] != jobs
+    explorer.close()
 
 
 def test_the_query_of_a_chart_gives_its_values(table, odps):
