@@ -178,9 +178,15 @@ class RowView(TakesRows):
 
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
+    ) -> list[pa.RecordBatch]:
+        """Return the first rows of the read that arrive within ``seconds``."""
+        token = cancel or CancelToken()
+        return self._renewing(lambda: list(self._first_rows(count, seconds, token)))
+
+    def _first_rows(
+        self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the first rows of the read that arrive within ``seconds``."""
-        token, rows = cancel or CancelToken(), self._rows.twin()
+        rows = self._rows.twin()
         timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
         timer.daemon = True
         timer.start()
@@ -229,6 +235,7 @@ class RowView(TakesRows):
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
         with self._lock:
             batches = self._pager.rows(start, count, cancel or CancelToken())
+            self._adopt(self._pager.source)
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             raise ArgumentError(f"there is no row {start:,}")
@@ -296,10 +303,11 @@ class RowView(TakesRows):
         shown: Rows | KnownRows
         try:
             if choice.search:  # SQL cannot express the search
-                found = self._pager_of(rows, choice)
-                assert isinstance(found, StreamPager)  # a search always uses one
-                with closing(found.matches(Mark(), token)) as placed:
-                    shown = first_in_order((batch for _, batch in placed), choice.order)
+                pager = self._pager_of(rows, choice)
+                assert isinstance(pager, StreamPager)  # a search always uses one
+                shown = pager.renewing(lambda: _first_matches(pager, choice.order, token))
+                if pager.renewals:
+                    self._rows = self._rows.renewed()
             else:
                 shown = rows.ordered(choice.order, choice.where)
         finally:
@@ -613,3 +621,8 @@ class RowView(TakesRows):
         self.stop_taking()
         with self._lock:
             self._pager.close()
+
+
+def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:
+    with closing(pager.matches(Mark(), token)) as placed:
+        return first_in_order((batch for _, batch in placed), order)
