@@ -338,8 +338,9 @@ class RowForms(ABC):
     ) -> Chart:
         """Return a chart of all rows, which the service groups and aggregates by SQL.
 
-        Runs one to four SQL jobs, each of which scans the rows. ``kind="scatter"`` shows a random
-        sample of rows.
+        Runs one to four SQL jobs, each of which scans the rows. A result of up to 64 MB is read
+        instead; a larger one runs its query again, after a warning with the cost.
+        ``kind="scatter"`` shows a random sample of rows.
 
         Parameters
         ----------

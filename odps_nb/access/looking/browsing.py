@@ -105,6 +105,11 @@ class _ScanRows:
         return self._scan.row_count
 
     @property
+    def is_result(self) -> bool:
+        """Whether the service stores these rows; SQL over them runs their query again."""
+        return False
+
+    @property
     def is_cut(self) -> bool:
         """Whether there may be further rows that the access key has no permission to read."""
         return False
@@ -346,6 +351,10 @@ class _ResultRows:
         return self._readable.row_count
 
     @property
+    def is_result(self) -> bool:
+        return True
+
+    @property
     def is_cut(self) -> bool:
         return self._result.is_cut
 
@@ -359,20 +368,22 @@ class _ResultRows:
 
     def _numbered(self, start: int, rows: int, cancel: CancelToken) -> Batches:
         result, connection = self._readable, self.connection
-        session = result._open(None)
+        schema = result._open(None).schema
         part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
         if not part.count:
             return
 
         def begin() -> Batches:
             text, unit = result._text, result._time_unit
-            return iter_result_rows(
-                connection._storage, session, part, text=text, unit=unit, cancel=cancel
+            return result._in_session(
+                lambda session: iter_result_rows(
+                    connection._storage, session, part, text=text, unit=unit, cancel=cancel
+                )
             )
 
         with closing(result._in_reach(begin, None, None)) as batches:
             for batch in batches:
-                yield present_batch(batch, session.schema, timezone=connection.profile.timezone)
+                yield present_batch(batch, schema, timezone=connection.profile.timezone)
 
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
         row_filter = None if where is None else self._filter(where)
@@ -474,7 +485,7 @@ class _ResultRows:
         return self._with(self._result, self._first_columns)
 
     def renewed(self) -> Rows:
-        return self._with(self._result._reopened(), self._first_columns)
+        return self.twin()  # `Result` opens a new session itself
 
     def _with(self, result: Result, columns: int | None) -> Rows:
         return _ResultRows(result, title=self._title, like=self._like, first_columns=columns)

@@ -217,11 +217,14 @@ class Explorer(TakesRows, LiveView):
         if self._asked is not None:
             self._choose(self._asked, is_agreed=True)
 
-    def _asks(self, task: str, cost: int) -> bool:
-        """Ask the user to confirm a job above `ASK_BYTES`; return whether it is above."""
-        if cost <= ASK_BYTES:
+    def _asks(self, task: str, cost: int, again: str = "") -> bool:
+        """Ask the user to confirm a job above `ASK_BYTES`, or one that runs a query ``again``.
+
+        Return whether the user is asked.
+        """
+        if cost <= ASK_BYTES and not again:
             return False
-        self._send({"kind": "cost", "task": task, "text": f"reads {format_bytes(cost)}"})
+        self._send({"kind": "cost", "task": task, "text": f"{again}reads {format_bytes(cost)}"})
         return True
 
     def _tell_busy(self, task: str, text: str, share: float | None = None) -> None:
@@ -304,10 +307,15 @@ class Explorer(TakesRows, LiveView):
         is_agreed = bool(content.get("agreed"))
 
         def work(token: CancelToken) -> None:
-            if not is_agreed and self._asks("chart", self.view.chart_bytes(choice)):
-                return
-            self._tell_busy("chart", "drawing: a SQL job runs on the service")
-            chart = self.view.chart(choice, token)
+            by_query = is_agreed
+            if not is_agreed:
+                cost, again = self.view.chart_cost(choice, token)
+                by_query = cost is not None
+                if cost is not None and self._asks("chart", cost, again):
+                    return
+            job = "a SQL job runs on the service" if by_query else "reading the rows of the result"
+            self._tell_busy("chart", f"drawing: {job}")
+            chart = self.view.chart(choice, token, by_query=by_query)
             token.check()
             self._chart = chart
             self._send(chart.message())

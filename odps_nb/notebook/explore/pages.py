@@ -116,7 +116,7 @@ class _Pager(ABC):
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
-        return self._renewing(lambda: self._found(start, cancel))
+        return self.renewing(lambda: self._found(start, cancel))
 
     @abstractmethod
     def _found(self, start: int, cancel: CancelToken) -> Page:
@@ -128,7 +128,7 @@ class _Pager(ABC):
             self._pages.popitem(last=False)
         return page
 
-    def _renewing(self, read: Callable[[], _T]) -> _T:
+    def renewing(self, read: Callable[[], _T]) -> _T:
         """Call ``read``; if the session has expired, call it again with a new session."""
         try:
             return read()
@@ -138,9 +138,13 @@ class _Pager(ABC):
             self.renewals += 1
             return read()
 
-    @abstractmethod
     def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
         """Read rows again, untruncated."""
+        return self.renewing(lambda: self._again(start, count, cancel))
+
+    @abstractmethod
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again in the current session."""
 
     def stop(self) -> None:
         """Cancel the current read; may be called from any thread."""
@@ -167,9 +171,8 @@ class RangePager(_Pager):
         batches = list(self._rows.page(start, self._size, cancel))
         return self._keep(drawn_page(start, batches, self._columns))
 
-    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Fetch rows again, untruncated, with one request."""
-        return self._renewing(lambda: list(self._rows.page(start, count, cancel)))
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        return list(self._rows.page(start, count, cancel))
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +316,8 @@ class StreamPager(_Pager):
             if page.start >= start or page.count < self._size:
                 return page
 
-    def rows(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Read rows again, untruncated, in a second stream that starts at the nearest mark."""
+    def _again(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Read rows again in a second stream, which starts at the nearest mark."""
         mark = self._marks.before(start)
         skip, found = mark.skip + start - mark.start, []
         with closing(self._rows.found(self._where, mark.place, cancel)) as stream:

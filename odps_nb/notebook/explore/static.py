@@ -156,7 +156,9 @@ def _foot(shown: Shown, rows: int) -> str:
         count = "no rows"
     else:
         count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
-    described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
+    described = ""
+    if shown.profile is not None:
+        described = f"profile: {shown.profile.label}{shown.view.unprofiled}"
     choice = shown.view.choice
     chosen = ", ".join(one.text for one in choice.conditions)
     chosen = f"filter: {chosen}"[:CHOSEN] if chosen else ""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.ordering import MAX_SORTED, check_order, name_in_sql
+from odps_nb.access.looking.ordering import MAX_SORTED, Order, check_order
 from odps_nb.access.looking.selected import SelectedRows
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, CancelledError, SessionExpiredError, visible
-from odps_nb.notebook.explore.charts.chart import Chart, chart_of
+from odps_nb.notebook.explore.charts.chart import Chart, chart_cost, chart_of
 from odps_nb.notebook.explore.charts.choice import ChartChoice
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -178,9 +178,15 @@ class RowView(TakesRows):
 
     def first_rows(
         self, count: int, *, seconds: float, cancel: CancelToken | None = None
+    ) -> list[pa.RecordBatch]:
+        """Return the first rows of the read that arrive within ``seconds``."""
+        token = cancel or CancelToken()
+        return self._renewing(lambda: list(self._first_rows(count, seconds, token)))
+
+    def _first_rows(
+        self, count: int, seconds: float, token: CancelToken
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the first rows of the read that arrive within ``seconds``."""
-        token, rows = cancel or CancelToken(), self._rows.twin()
+        rows = self._rows.twin()
         timer = threading.Timer(seconds, rows.stop)  # finding rows may take a long time
         timer.daemon = True
         timer.start()
@@ -229,6 +235,7 @@ class RowView(TakesRows):
     def _again(self, start: int, count: int, cancel: CancelToken | None) -> list[pa.RecordBatch]:
         with self._lock:
             batches = self._pager.rows(start, count, cancel or CancelToken())
+            self._adopt(self._pager.source)
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             raise ArgumentError(f"there is no row {start:,}")
@@ -296,10 +303,11 @@ class RowView(TakesRows):
         shown: Rows | KnownRows
         try:
             if choice.search:  # SQL cannot express the search
-                found = self._pager_of(rows, choice)
-                assert isinstance(found, StreamPager)  # a search always uses this pager
-                with closing(found.matches(Mark(), token)) as placed:
-                    shown = first_in_order((batch for _, batch in placed), choice.order)
+                pager = self._pager_of(rows, choice)
+                assert isinstance(pager, StreamPager)  # a search always uses this pager
+                shown = pager.renewing(lambda: _first_matches(pager, choice.order, token))
+                if pager.renewals:
+                    self._rows = self._rows.renewed()
             else:
                 shown = rows.ordered(choice.order, choice.where)
         finally:
@@ -424,6 +432,11 @@ class RowView(TakesRows):
         """Whether ``profile`` covers the rows that match the current filter."""
         return self.profile is not None and self._profiled == self.where
 
+    @property
+    def unprofiled(self) -> str:
+        """The part of the choice that profiles ignore, to append to their label."""
+        return ", without the search" if self.choice.search else ""
+
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Profile the columns from a random sample of all rows that match the filter."""
         token, where = cancel or CancelToken(), self.where
@@ -537,27 +550,31 @@ class RowView(TakesRows):
             if self.where is None:
                 self._whole = self.profile
 
-    def chart(self, choice: ChartChoice, cancel: CancelToken | None = None) -> Chart:
-        """Return a chart of the selected rows, computed by SQL jobs."""
+    def chart(
+        self, choice: ChartChoice, cancel: CancelToken | None = None, *, by_query: bool = True
+    ) -> Chart:
+        """Return a chart of the selected rows, computed by SQL jobs.
+
+        Unless ``by_query``, it is computed from the stored rows of a result.
+        """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)
         token.check()
-        return chart_of(rows, choice, self.where)
+        return chart_of(rows, choice, self.where, by_query=by_query)
 
-    def chart_bytes(self, choice: ChartChoice) -> int:
-        """Return the service's estimate of the bytes that one job of a chart reads."""
-        names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
-        return self._bytes_read(
-            f"select {', '.join(map(name_in_sql, names))} {self._rows.relation(self.where)}"
-        )
+    def chart_cost(
+        self, choice: ChartChoice, cancel: CancelToken | None = None
+    ) -> tuple[int | None, str]:
+        """Return the bytes that one SQL job of a chart reads, and why it runs a query again.
+
+        The bytes are ``None`` if a chart can be computed from the stored rows of a result.
+        """
+        return chart_cost(self._rows, choice, self.where, cancel or CancelToken())
 
     def sort_bytes(self, choice: Choice) -> int:
         """Return the service's estimate of the bytes that the SQL job of a sort reads."""
-        return self._bytes_read(self._rows.sorting(choice.order, choice.where))
-
-    def _bytes_read(self, text: str) -> int:
-        cost = self.connection.sql_cost(text, settings=self._rows.job_settings)
-        return cost.input_bytes or 0
+        text = self._rows.sorting(choice.order, choice.where)
+        return self.connection.sql_cost(text, settings=self._rows.job_settings).input_bytes or 0
 
     # -- all rows -------------------------------------------------------------------------------
 
@@ -604,3 +621,8 @@ class RowView(TakesRows):
         self.stop_taking()
         with self._lock:
             self._pager.close()
+
+
+def _first_matches(pager: StreamPager, order: Order, token: CancelToken) -> KnownRows:
+    with closing(pager.matches(Mark(), token)) as placed:
+        return first_in_order((batch for _, batch in placed), order)

@@ -67,6 +67,13 @@ async function copyText(text) {
   }
 }
 
+// Copies a text, and says so on the button with this label.
+async function copyFrom(button, label, text) {
+  await copyText(text);
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = label), 1500);
+}
+
 // The status line of a long-running task in the kernel, with a progress bar and a Cancel button.
 function busyLine(send) {
   const text = h("span");

@@ -234,6 +234,34 @@ def test_a_filter_is_built_edited_and_removed_by_the_keyboard(page):
     expect(view.locator(".odps-x-described")).to_have_text(" · profile: all 48 rows")
 
 
+def test_frequent_values_are_ticked_by_the_keyboard(page):
+    view = explorer(page, MEDIA)
+    view.get_by_role("button", name="Filter", exact=True).press("Enter")
+    form = view.get_by_role("form", name="filter")
+    form.get_by_label("column").select_option("declared")
+    listed = form.get_by_role("group")
+    expect(listed).to_have_attribute("aria-label", "most frequent values, all 48 rows")
+    ticks = listed.get_by_role("checkbox")
+    names = listed.locator("bdi").all_inner_texts()
+    counts = [int(one) for one in listed.locator("span").all_inner_texts()]
+    assert counts == sorted(counts, reverse=True)
+    ticks.nth(0).focus()
+    for key in ("Space", "ArrowDown", "ArrowDown", "Space", "Enter"):
+        page.keyboard.press(key)
+    chip = view.locator(".odps-x-chip bdi")
+    expect(chip).to_have_text(f"declared is {names[0]} or {names[2]}")
+    rows = counts[0] + counts[2]
+    expect(status(view)).to_have_text(f"rows 1–{rows} of {rows}")
+    expect(view.locator(".odps-x-described")).to_have_text(f" · profile: all {rows} rows")
+    chip.click()
+    expect(ticks.nth(0)).to_be_focused()
+    assert sorted(listed.locator("bdi").all_inner_texts()) == sorted(names)  # also without rows
+    assert listed.locator(":checked").count() == 2
+    page.keyboard.press("Escape")
+    view.get_by_label("remove the filter").click()
+    expect(status(view)).to_have_text("rows 1–48 of 48")
+
+
 def test_a_click_with_shift_excludes_the_rows_of_a_bar(page):
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click(modifiers=["Shift"])

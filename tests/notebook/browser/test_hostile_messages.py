@@ -162,6 +162,7 @@ def test_an_explorer_shows_text_and_pictures_of_its_own(
             "is_log": True,
             "bars": [[text, 1, 0.5], [text, 1, None]],
             "beside": [1],
+            "frequent": [[text, 1, text]],
         }
         tell(page, kind="profile", label=text, whole=False, columns=[described, described])
         tell(page, kind="count", total=2, rows=text, why=text)

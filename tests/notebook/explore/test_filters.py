@@ -13,6 +13,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore import explorer as exploring
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import operations, typed_condition, typed_texts
+from odps_nb.notebook.explore.messages import profile_message
 from odps_nb.notebook.explore.profiles.sampling import RandomParts
 from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
@@ -147,6 +148,33 @@ def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
         view.choose(Choice())
         view.filter("word", **{name: value})
         assert found_ids(view) == frame["id"][matches(frame["word"], rule)].tolist(), view.where
+
+
+def test_each_offered_value_selects_the_rows_that_it_counts(view, frame):
+    view.describe()
+    told = profile_message(view)["columns"]
+    offered = {one.name: found["frequent"] for one, found in zip(view.columns, told, strict=True)}
+    unique = {"id", "share", "amount", "seen", "clock"}  # no value occurs twice
+    assert {name for name, values in offered.items() if not values} == unique | {"flag", "tags"}
+    for column in view.columns:
+        counts = [rows for _, rows, _ in offered[column.name]]
+        assert counts == sorted(counts, reverse=True)
+        for _, rows, text in offered[column.name][:1] + offered[column.name][-1:]:
+            made = typed_condition(column, "values", [text], timezone=view.timezone)
+            view.choose(Choice(conditions=(made,)))
+            assert len(found_ids(view)) == rows, view.where
+
+
+def test_the_offered_values_of_filtered_rows_include_those_of_all_rows(view, frame):
+    view.describe()
+    n = view.columns.index(next(one for one in view.columns if one.name == "code"))
+    before = [bar.label for bar in view.profile.columns[n].frequent]
+    view.filter("code", values=["c3"])
+    view.describe()
+    found = view.profile.columns[n].frequent
+    assert (found[0].label, found[0].count > 0) == ("c3", True)
+    assert sorted(bar.label for bar in found) == sorted(before)
+    assert sum(bar.count for bar in found) == (frame["code"] == "c3").sum()
 
 
 def test_filters_add_up_and_hold_for_sorted_rows_too(view, frame):

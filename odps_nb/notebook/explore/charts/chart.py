@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows, rows_of
+from odps_nb.access.looking.ordering import name_in_sql
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.convert.warning import warn
 from odps_nb.errors import visible
 from odps_nb.notebook.display.html import MUTED, Html, bundle, data_url, element
 from odps_nb.notebook.explore.charts.choice import ChartChoice, choose
@@ -22,7 +25,9 @@ from odps_nb.notebook.explore.charts.figures import (
     FigureQuery,
     Figures,
 )
+from odps_nb.notebook.explore.charts.read_figures import ReadFigures, why_not_read
 from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,22 +39,50 @@ _NO_WIDGET = "run the cell again to see exact values on hover"
 
 
 def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Chart:
-    """Return the chart of a read or a SQL result; runs one to four SQL jobs."""
+    """Return the chart of a read or a SQL result."""
     rows = rows_of(source)
-    return chart_of(rows, choose(rows.columns, x, y, **options), None)
+    choice, by_query = choose(rows.columns, x, y, **options), True
+    if rows.is_result:
+        cost, again = chart_cost(rows, choice, None, CancelToken())
+        by_query = cost is not None
+        if cost is not None:
+            warn(f"the chart {again}reads {format_bytes(cost)}")
+    return chart_of(rows, choice, None, by_query=by_query)
 
 
-def chart_of(rows: Rows, choice: ChartChoice, where: str | None) -> Chart:
-    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels its jobs."""
+def chart_cost(
+    rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
+) -> tuple[int | None, str]:
+    """Return the bytes that one SQL job of a chart reads, and why it runs a query again.
+
+    The bytes are ``None`` if the chart reads the stored rows of a result instead.
+    """
+    again = ""
+    if rows.is_result:
+        reason = why_not_read(rows, cancel)
+        if not reason:
+            return None, ""
+        again = f"runs the query again, because {reason}, and "
+    names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
+    text = f"select {', '.join(map(name_in_sql, names))} {rows.relation(where)}"
+    return rows.connection.sql_cost(text, settings=rows.job_settings).input_bytes or 0, again
+
+
+def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bool) -> Chart:
+    """Return a chart of the rows that match a condition; ``rows.stop()`` cancels it.
+
+    It runs one to four SQL jobs (``by_query``) or reads the rows of a result.
+    """
     zone = rows.connection.profile.timezone
-    figures = FigureQuery(rows, choice, where, zone).figures()
+    kind = FigureQuery if by_query else ReadFigures
+    figures = kind(rows, choice, where, zone).figures()
     return Chart(rows.title, choice, figures, rows.job_settings)
 
 
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is the query that computed it, and ``code`` is Python that draws it with matplotlib.
+    ``sql`` is a query that returns its values, and ``code`` is Python that draws it with matplotlib.
     """
 
     _script = Path(__file__).with_name("chart.js")
@@ -65,7 +98,7 @@ class Chart(LiveView):
 
     @property
     def sql(self) -> str:
-        """The SQL query that computed the chart's values."""
+        """A SQL query that returns the chart's values."""
         return self._figures.sql
 
     @property

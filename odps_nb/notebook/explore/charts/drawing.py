@@ -21,7 +21,13 @@ from odps_nb.notebook.explore.charts.figures import (
     Figures,
     last,
 )
-from odps_nb.notebook.explore.values.axis import number_text, shortened, tick_labels, ticks
+from odps_nb.notebook.explore.values.axis import (
+    calendar_ticks,
+    number_text,
+    shortened,
+    tick_labels,
+    ticks,
+)
 
 WIDTH, HEIGHT = 720, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
@@ -30,6 +36,7 @@ _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # points of a longer line are drawn small, and not at all in the static view
 _LETTER = 6.2  # average width of a letter in a label
+_MOST_LETTERS = 10  # of the tick next to the label for nulls
 
 
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
@@ -117,6 +124,10 @@ class _Drawing:
                 yield _label(self._across(value), y, text, anchor="middle")
             return
         every = 1 if self._tilted else math.ceil(self._widest / self._slot())
+        if every > 1 and self._choice.is_time and (found := self._calendar()):
+            for group, text in found:
+                yield _label(self._x(group), y, text, anchor="middle")
+            return
         for n, group in enumerate(self._slots):
             name = self._group(group)
             if self._tilted:
@@ -126,6 +137,18 @@ class _Drawing:
             elif n % every == 0:
                 yield _label(self._x(group), y, shortened(name, 40), anchor="middle", whole=name)
 
+    def _calendar(self) -> list[tuple[int, str]]:
+        """Return groups at the beginning of a period, with their labels, and the nulls."""
+
+        def spacing(letters: int) -> float:
+            return (letters * _LETTER + 10) / self._slot()
+
+        found = calendar_ticks(self._figures.groups, spacing)
+        if found and NULL in self._slots:
+            is_free = self._slots[NULL] - found[-1][0] >= spacing(_MOST_LETTERS)
+            found = [*(found if is_free else found[:-1]), (NULL, self._group(NULL))]
+        return found
+
     def _positions(self) -> list[tuple[float, str]]:
         """Return the ticks of a scatter plot's x axis."""
         scale = self._figures.scale
@@ -134,8 +157,10 @@ class _Drawing:
             values = [one for one in ticks(self._left, self._right) if one >= self._left]
             values = [one for one in values if one <= self._right]
             return list(zip(values, tick_labels(values), strict=True))
-        edges = scale.edges(self._left, self._right, 5)
-        found = [(scale.place(one), scale.text(one)) for one in edges]
+        found = scale.month_ticks(self._left, self._right, 6)
+        if not found:
+            edges = scale.edges(self._left, self._right, 5)
+            found = [(scale.place(one), scale.text(one)) for one in edges]
         return [(at, text) for at, text in found if self._left <= at <= self._right]
 
     def _across(self, place: float) -> float:

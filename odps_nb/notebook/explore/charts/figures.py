@@ -1,6 +1,7 @@
 """Computes the values of a chart: the service aggregates all rows, and only groups are read.
 
-A scatter plot shows individual rows, so it reads a random sample.
+A scatter plot shows individual rows, so it reads a random sample. `ReadFigures` in
+``read_figures.py`` groups the stored rows of a result instead.
 """
 
 from __future__ import annotations
@@ -105,10 +106,14 @@ class FigureQuery:
 
     def _few(self) -> bool:
         """Whether an integer column has so few values that each gets its own group."""
-        if kind_of(self._choice.x) != "INTEGER":
-            return False
-        found = self._rows.query(f"select count(distinct {self._x}) n {self._relation}")
-        return bool(found.column("n")[0].as_py() <= self._choice.top)
+        is_whole = kind_of(self._choice.x) == "INTEGER"
+        return is_whole and self._distinct([self._x])[0] <= self._choice.top
+
+    def _distinct(self, expressions: Sequence[str]) -> list[int]:
+        """Return the number of distinct values of each expression."""
+        counts = [f"count(distinct {one}) n{n}" for n, one in enumerate(expressions)]
+        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
+        return [column[0].as_py() for column in found.columns]
 
     def _bounds(self) -> pa.Table:
         """Return the minimum, the maximum, and the 1st and 99th percentiles."""
@@ -127,15 +132,18 @@ class FigureQuery:
             step = self._usual_step()
         elif step == "hour" and kind_of(choice.x) == "DATE":
             raise ArgumentError(f"{choice.x.name!r} contains dates; step= must be 'day' or longer")
-        return self._grouped(f"datetrunc({self._x}, '{step}')", step=step)
+        return self._grouped(self._truncated(step), step=step)
+
+    def _truncated(self, step: ChartStep) -> str:
+        """Return the SQL expression for the start of a time's step."""
+        return f"datetrunc({self._x}, '{step}')"
 
     def _usual_step(self) -> ChartStep:
         """Return the shortest step with few enough groups; a distant outlier adds only one."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
-        counts = [f"count(distinct datetrunc({self._x}, '{one}')) {one}_" for one in steps]
-        found = self._rows.query(f"select {', '.join(counts)} {self._relation}")
-        return next((one for one in steps if found.column(f"{one}_")[0].as_py() <= most), steps[-1])
+        counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
+        return next((one for one, count in counts if count <= most), steps[-1])
 
     def _in_bins(self) -> Figures:
         choice, ends = self._choice, self._bounds()
@@ -151,21 +159,27 @@ class FigureQuery:
         if len(edges) < 2:
             raise ArgumentError(f"the values of {choice.x.name!r} are too far apart for a chart")
         labels = tuple(scale.label(one, after) for one, after in pairwise(edges))
+        return self._grouped(self._bin(edges), labels)
+
+    def _bin(self, edges: Sequence[Any]) -> str:
+        """Return the expression for the index of the range between two edges."""
         values = [self._literal(edge) for edge in edges]
         tests = [f"< {values[0]} then {BELOW}"]
         tests += [f"< {value} then {n}" for n, value in enumerate(values[1:-1])]
-        tests += [f"<= {values[-1]} then {len(labels) - 1}", f"> {values[-1]} then {ABOVE}"]
+        tests += [f"<= {values[-1]} then {len(edges) - 2}", f"> {values[-1]} then {ABOVE}"]
         bins = f"when {self._x} is null then {NULL} when not ({self._is_finite()}) then {OTHERS} "
         bins += " ".join(f"when {self._x} {test}" for test in tests)
-        return self._grouped(f"case {bins} end", labels)
+        return f"case {bins} end"
 
     def _by_value(self) -> Figures:
         """Group by value: the ``top`` values, one group for all others, and nulls."""
-        top = self._top(self._x, self._measure(), self._choice.top)
-        values, labels = self._named(self._choice.x, top)
-        return self._grouped(self._index(self._x, values), labels)
+        x = self._choice.x
+        values, labels = self._named(x, self._top(x, self._measure(), self._choice.top))
+        return self._grouped(self._index(x, values), labels)
 
-    def _top(self, name: str, measure: str, most: int) -> pa.Array:
+    def _top(self, column: Column, measure: str, most: int) -> pa.Array:
+        """Return the values of a column with the largest measure."""
+        name = name_in_sql(column.name)
         rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
         wanted = f"select v from (\n{text}\n) g where v is not null"
@@ -180,8 +194,9 @@ class FigureQuery:
         labels = tuple(str(one) or "(empty)" for one in cell_texts(values, column, _LABEL))
         return values.to_pylist(), labels
 
-    def _index(self, name: str, values: Sequence[Any]) -> str:
+    def _index(self, column: Column, values: Sequence[Any]) -> str:
         """Return the expression for the index of a value, `NULL` or `OTHERS`."""
+        name = name_in_sql(column.name)
         tests = [f"when {name} = {self._literal(one)} then {n}" for n, one in enumerate(values)]
         return f"case when {name} is null then {NULL} {' '.join(tests)} else {OTHERS} end"
 
@@ -195,11 +210,7 @@ class FigureQuery:
         y = name_in_sql(choice.y.name)
         color, colors = self._colors()
         both = f"from (select {self._x} x, {y} y, {color} c {self._relation}) t where"
-        both = f"{both} x is not null and y is not null"
-        total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
-        share = f" and rand() < {1.1 * MAX_POINTS / total:.9f}" if total > MAX_POINTS else ""
-        text = f"select x, y, c {both}{share} limit {MAX_POINTS}"
-        found = self._rows.query(text)
+        total, text, found = self._drawn(f"{both} x is not null and y is not null", color)
         xs, ys = (
             found.column("x").combine_chunks(),
             found.column("y").cast(pa.float64(), safe=False),
@@ -213,8 +224,19 @@ class FigureQuery:
             )
             if abs(x) <= _FINITE and abs(y) <= _FINITE
         )
-        note = f"random sample of {len(marks):,} of {total:,} rows" if share else ""
+        is_all = total <= MAX_POINTS
+        note = "" if is_all else f"random sample of {len(marks):,} of {total:,} rows"
         return Figures(marks, (), colors, note=note, sql=text, scale=scale)
+
+    def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
+        """Return the number of points, and the query and the rows of a sample of them."""
+        total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
+        text = self._sample(both, total)
+        return total, text, self._rows.query(text)
+
+    def _sample(self, both: str, total: int) -> str:
+        share = f" and rand() < {1.1 * MAX_POINTS / total:.9f}" if total > MAX_POINTS else ""
+        return f"select x, y, c {both}{share} limit {MAX_POINTS}"
 
     # -- the marks ------------------------------------------------------------------------------
 
@@ -230,9 +252,8 @@ class FigureQuery:
         column = self._choice.color
         if column is None:
             return "0", ()
-        of = name_in_sql(column.name)
-        values, labels = self._named(column, self._top(of, "count(*)", MAX_COLORS))
-        return self._index(of, values), labels
+        values, labels = self._named(column, self._top(column, "count(*)", MAX_COLORS))
+        return self._index(column, values), labels
 
     def _grouped(
         self,
@@ -251,7 +272,8 @@ class FigureQuery:
             measures = [f"min({y}) m", f"max({y}) h", quartiles]
         text = f"select {group} g, {color} c, count(*) n, {', '.join(measures)} {self._relation}"
         text = f"{text} group by {group}" + (f", {color}" if choice.color is not None else "")
-        found = self._rows.query(f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}")
+        limited = f"{text} limit {MAX_GROUPS * (MAX_COLORS + 2) + 1}"
+        found = self._found(limited, group, color)
         notes = []
         if step is not None:
             labels, found, is_whole = _times(found, choice.x, step)
@@ -260,6 +282,10 @@ class FigureQuery:
         notes += [f"{count_of(left, 'group')} without a finite value left out"] if left else []
         note = "; ".join(["all rows", *notes]) if notes else ""
         return Figures(marks, labels, colors, note=note, sql=text)
+
+    def _found(self, text: str, group: str, color: str) -> pa.Table:
+        """Return the rows of the query that groups by two expressions."""
+        return self._rows.query(text)
 
 
 def _times(
