@@ -82,7 +82,7 @@ def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bo
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is a query that returns its values, and ``code`` is Python that draws it with matplotlib.
+    ``sql`` is a query that returns its values; ``code`` is Python that draws it with matplotlib.
     """
 
     _script = Path(__file__).with_name("chart.js")
