@@ -330,11 +330,11 @@ class Connection:
             One SQL statement, with ``:name`` as a placeholder for a value. It may begin with
             settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``; for ``{name}``,
-            pass a table or column name. Python, NumPy, pandas, Arrow and polars values are
-            accepted; times keep their nanoseconds. Times with a zone require a connection with a
-            time zone; the query then runs in that zone. Without ``params``, the query is sent
-            unchanged.
+            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``. A placeholder
+            ``{name}`` is replaced by a table or column name. Python, NumPy, pandas, Arrow and
+            polars values are accepted; times keep their nanoseconds. Times with a zone require a
+            connection with a time zone; the query then runs in that zone. Without ``params``, the
+            query is sent unchanged.
         settings
             Job settings, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override the
             settings in ``query``.

@@ -336,7 +336,7 @@ class RowForms(ABC):
         step: ChartStep | None = None,
         top: int | None = None,
     ) -> Chart:
-        """Return a chart of all rows, which the service groups and aggregates by SQL.
+        """Return a chart of all rows. The service groups and aggregates them with SQL.
 
         Runs one to four SQL jobs, each of which scans the rows. A result of up to 64 MB is read
         instead; a larger one runs its query again, after a warning with the cost.

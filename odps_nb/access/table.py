@@ -68,7 +68,7 @@ _SHOWN_COLUMNS = 60
 
 
 class Table(ForEngines):
-    """Handle of a table on the service; created by ``odps.table(name)``.
+    """A handle to a table on the service; created by ``odps.table(name)``.
 
     Examples
     --------

@@ -142,7 +142,7 @@ def _time(left: Node, right: Constant, zone: ZoneInfo) -> Constant:
     if left.kind is ValueKind.INSTANT:
         return Constant(ValueKind.INSTANT, instant_of(clock, zone))
     days, rest = divmod(clock, _DAY)
-    if left.kind is ValueKind.DATE and not rest:  # a DATE counts as its midnight
+    if left.kind is ValueKind.DATE and not rest:  # compared as a DATE
         return Constant(ValueKind.DATE, _EPOCH + datetime.timedelta(days=days))
     return Constant(ValueKind.CLOCK, clock)
 

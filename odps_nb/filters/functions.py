@@ -79,7 +79,7 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
         or not isinstance(parts[0], Constant)
         or parts[0].kind is not ValueKind.INTEGER
     ):
-        raise refuse("chr requires one number")
+        raise refuse("chr requires one integer constant")
     code = int(parts[0].number)
     if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
         raise refuse(f"chr({code}) is not a character")
@@ -196,7 +196,7 @@ def _cast_constant(value: Constant, name: str) -> Constant:
 
 
 def _size(to: Any) -> tuple[int, int]:
-    """Return a DECIMAL's precision and scale, within the limits of table columns."""
+    """Return a DECIMAL's precision and scale; raise if a column cannot have them."""
     given = [str(part.this.name) for part in to.expressions]
     if not given:
         return 38, 18

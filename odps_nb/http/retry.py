@@ -87,7 +87,7 @@ class RetryPolicy:
         return wait if elapsed + wait <= self.deadline else None
 
 
-_MOST_DOUBLINGS = 60  # any base then exceeds any cap; a much larger power would overflow
+_MOST_DOUBLINGS = 60  # enough for any base to exceed any cap; many more would overflow
 
 
 def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:

@@ -237,7 +237,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # including Ctrl-C: its traceback may live for hours
+        except BaseException:  # including Ctrl-C, whose traceback would keep the connection
             exchange.drop()
             raise
 

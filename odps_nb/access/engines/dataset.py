@@ -240,7 +240,7 @@ class TableScanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Read the whole result, in microseconds if necessary, as in `Scan.to_arrow`."""
+        """Read all rows, with TIMESTAMPs in microseconds if necessary; see `Scan.to_arrow`."""
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_batches(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Batches = Generator[pa.RecordBatch, None, None]
 
 ReadRange = Callable[[int, int, CancelToken], Iterator[pa.RecordBatch]]
-"""Reads a range of rows, given by its first row and row count before filtering."""
+"""Reads a range of rows: its start row and row count, both counted before filtering."""
 
 READ_AHEAD = 512 * 1024
 """Maximum bytes to buffer ahead of the visible page."""
@@ -162,9 +162,9 @@ class _ScanRows:
     ) -> Generator[Placed, None, None]:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
-        Each batch is yielded with its place, which a later call on this source may pass as
-        ``begin``. Consecutive batches may share the place of the first one. With a limit, all
-        batches have the first row as their place.
+        Each batch is yielded with its position, which a later call on this source may pass as
+        ``begin``. Consecutive batches may share the position of the first one. With a limit, the
+        position of all batches is the first row.
         """
         if self._chosen is None or self._chosen[0] != where:
             scan = self._scan

@@ -267,7 +267,7 @@ def _arrow_cells(
 
 
 def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
-    """Check cells, including the values next to nested blobs, and return them."""
+    """Check cells, including the other values in nested types with blobs, and return them."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]

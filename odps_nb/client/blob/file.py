@@ -149,7 +149,7 @@ class BlobFile(PieceFile):
 
     def _next_piece(self) -> memoryview | None:
         """Return the next verified piece; ``None`` at the end of the blob."""
-        self._attempts.progressed()  # exclude the reader's time from the deadline
+        self._attempts.progressed()  # time between reads does not count toward the deadline
         while not self._ended:
             try:
                 if self._response is None:

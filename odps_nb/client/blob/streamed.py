@@ -234,8 +234,8 @@ def iter_glances(
     """Iterate over blobs for inspection, in order; requesting one closes the previous one.
 
     Requests are sent only when a header or bytes are needed. If much of a blob is left unread, its
-    connection is closed, and later blobs are requested again. An error in one blob does not affect
-    the others. Only one piece of about 64 KiB is in memory.
+    connection is closed, and another request fetches the blobs after it. An error in one blob does
+    not affect the others. Only one piece of about 64 KiB is in memory.
     """
     token = storage.operation(cancel)
     at = 0

@@ -1,7 +1,7 @@
 """Checks that an Arrow stream has the columns of its session.
 
-Each MaxCompute type accepts every Arrow type that services are known to send for it, after
-conversion by `odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
+A column may have any Arrow type that services are known to send for its MaxCompute type
+(``docs/protocol.md`` sections 5.1, 5.2). `odps_nb.arrow.plain` converts the stream before.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
     if places.keys() != wanted:
         odd = sorted(places.keys() ^ wanted)[0]
         raise mismatch(
-            f"the member {odd!r} of the struct {path!r} is missing in the stream or in its session"
+            f"the member {odd!r} of the struct {path!r} is missing from the stream or the session"
         )
     for member in promised.fields:
         place = places[member.name.casefold()]

@@ -328,7 +328,7 @@ class WriteStream:
         """Upload blobs for a BLOB column; return their references, in order.
 
         An item is (content, media type, file name); the content is bytes, a path or a binary file.
-        ``column_id`` is the BLOB's id in `schema` (``schema.column_ids``), not its position.
+        ``column_id`` is the BLOB column's id in `schema` (``schema.column_ids``), not its position.
         ``partition`` is the rows' partition. Default: the session's partition.
         """
         self.require_open()

@@ -79,7 +79,7 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without keys of other services and relative ``PYTHONPATH`` entries."""
+    """Return the environment minus other services' keys and relative ``PYTHONPATH`` entries."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -403,7 +403,7 @@ def _chosen_rows(
 
 
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
-    """Return the cast to a column's type. Times keep their unit, which may have a wider range.
+    """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
 
     Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
     fractions are truncated. ``kind`` is the type of the value, or ``""`` if unknown.

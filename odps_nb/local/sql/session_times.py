@@ -145,7 +145,7 @@ class _Placing:
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
-        """Convert a value to the element type of the array in which it is searched for."""
+        """Convert the value that ``array_contains`` searches for to the array's element type."""
         name = self._types.name(value)
         if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)

@@ -96,7 +96,7 @@ class RowView(TakesRows):
         self._taken: Rows | None = None  # the rows that `selected` reads
         self._text = rows.text
         self.tell_searched: Callable[[int, int | None], None] | None = None
-        """Called during a search with the numbers of rows searched and, if known, of all rows."""
+        """Called during a search with the rows searched so far and, if known, the total."""
         self.title, self.connection = self._rows.title, self._rows.connection
         self.timezone = rows.connection.profile.timezone  # for times in cells and conditions
         self._shown: Rows | KnownRows = self._rows
@@ -267,7 +267,7 @@ class RowView(TakesRows):
 
     @property
     def code_parts(self) -> tuple[str, str]:
-        """An expression that reads the shown rows, and the omitted parts of the choice, if any."""
+        """Python that reads the displayed rows, and a note of what it omits, or ``""``."""
         if not isinstance(self._shown, KnownRows) and not self.choice.search:
             return self._shown.code(None if self.choice.order else self.where), ""
         order = " and the order" if self.choice.order else ""
@@ -540,7 +540,7 @@ class RowView(TakesRows):
         return self.matching
 
     def _know(self, count: int | None) -> None:
-        """Keep the number of matching rows, and add it to the label of a sampled profile."""
+        """Store the number of matching rows, and add it to the label of a sampled profile."""
         self._counted, profile = count, self.profile
         if count is None or profile is None or not self.is_profiled or profile.total is not None:
             return

@@ -71,9 +71,9 @@ def blob_map(
     on_error
         What to do if a row's blob is missing, damaged or too large, if `fn` raises, or if its
         result does not fit `schema`. ``"raise"`` ends the job with an error that names the row and
-        its reference. ``"null"`` sets its new columns to null. Any other string is the name of an
-        additional string column for the error of each row. The job always fails if the service does
-        not respond or refuses the keys.
+        its reference. ``"null"`` sets the new columns of this row to null. Any other string is the
+        name of an additional string column for the error of each row. The job always fails if the
+        service does not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.
     progress

@@ -1,6 +1,6 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
-A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`).
+A run is shown when its first task has finished (`odps_nb.spark.progress.counting`).
 Spark's ``statusTracker`` reports the number of tasks. If a task is recomputed in its stage, its
 figures are replaced. Rows read in two stages (for example, a sort samples them first) count twice.
 """

@@ -54,7 +54,7 @@ class Computed(ColumnValue):
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
     clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
-    condition only compares, so it is null if all its columns are null.
+    condition consists of comparisons, so it is null if all its columns are null.
     """
 
     text: str

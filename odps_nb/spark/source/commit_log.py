@@ -31,7 +31,7 @@ from odps_nb.errors import ConfigError, StateError
 _FOLDER = "odps_nb"
 _KEPT = 100  # number of batches to keep, as in Spark's own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # Hadoop's scheme: Arrow's scheme
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. FAT and some mounts
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # e.g. on FAT
 _ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
 
 

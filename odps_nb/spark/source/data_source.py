@@ -52,9 +52,9 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return the options, including credentials, for ``spark.read.format("odps").options(**…)``.
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
-    do not appear in plans, event logs or the UI (with Spark Connect only after `register`). Never
-    set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear there; pass the
-    name of a profile instead.
+    do not appear in plans, event logs or the UI. With Spark Connect, this requires `register`.
+    Never set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear there; pass
+    the name of a profile instead.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def register(
     """Register ``format("odps")`` in a session.
 
     With `odps`, readers and writers use its connection settings unless their options override them,
-    so that no option contains a key. With Spark Connect, always pass `odps`: the server logs plans
-    with their options, and only this session redacts the keys of `options` in that log.
+    so that no option contains a key. With Spark Connect, always pass `odps`: the server
+    logs plans with their options, and redacts access keys only in sessions that were registered.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,

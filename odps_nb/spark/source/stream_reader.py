@@ -127,7 +127,7 @@ class TableVersions:
         return self._seen
 
     def whole(self) -> Offset:
-        """Return the newest version, with a session of all its rows if it has any."""
+        """Return the newest version, with a read session unless it has no rows."""
         seen = self.seen()
         if seen.snapshot is None:
             seen = self._seen = self._ask(seen, whole=True)

@@ -25,7 +25,7 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return a connection's or a named profile; for ``None``, return the environment's profile."""
+    """Return the profile of a connection or with a name; ``None``: the environment's profile."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):

@@ -1,7 +1,7 @@
 """Profiles columns: nulls, distinct values, statistics and histogram bars.
 
-`Profiler` processes batches in bounded memory. Without an earlier profile, the first batch must
-contain all rows, because the range of its values defines the bars. Later profiles keep the bars.
+`Profiler` processes batches in bounded memory. For the first profile, pass all rows as one batch,
+because their range defines the bars. Later profiles keep these bars.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from odps_nb.terms import count_of
 _OBJECTS: Final = 2_000  # maximum objects to visit
 _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # maximum attributes to show for one object
-_VALUES: Final = 8  # maximum values of an attribute to show
+_VALUES: Final = 8  # maximum number of values to show for one attribute
 _SMALL: Final = 4_096  # maximum size in bytes of an attribute to read
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
 _HIDDEN: Final = frozenset(

@@ -62,7 +62,7 @@ class _Unit:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and the first image, or the header cards if there is no image."""
+    """Return facts and the first image; without an image, facts and the header cards."""
     whole, size = options["whole"], Size(**options["size"])
     units = _units(data, all_of_it=whole)
     with_data = next((unit for unit in units if unit.length), units[0])
