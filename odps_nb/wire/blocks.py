@@ -170,21 +170,17 @@ class BlockDecoder(PieceDecoder):
             view = view[missing:]
             if len(self._held) < STORED_SIZE:
                 return runs
-            runs.append((self._verified(self._held, 1), 1))
+            runs.append((self._held, 1))
             self._held = bytearray()
-        whole, rest = divmod(len(view), STORED_SIZE)
-        for start in range(0, whole, RUN_BLOCKS):
-            count = min(RUN_BLOCKS, whole - start)
-            run = view[start * STORED_SIZE : (start + count) * STORED_SIZE]
-            runs.append((self._verified(run, count), count))
-        if rest:
-            self._held += view[-rest:]
+        while len(view) >= STORED_SIZE:
+            count = min(len(view) // STORED_SIZE, RUN_BLOCKS)
+            runs.append((view[: count * STORED_SIZE], count))
+            view = view[count * STORED_SIZE :]
+        self._held += view
+        for stored, count in runs:
+            verify_blocks(stored, count, first_block=self._blocks)
+            self._blocks += count
         return runs
-
-    def _verified(self, stored: BytesLike, count: int) -> BytesLike:
-        verify_blocks(stored, count, first_block=self._blocks)
-        self._blocks += count
-        return stored
 
     def _feed(self, chunk: BytesLike) -> bytes:
         parts = [strip_trailers(*run) for run in self._runs(chunk)]
