@@ -244,7 +244,8 @@ def draw(seed: int, start: int, stop: int) -> None:
         if "stopped the parser" in made.html:
             outcome = "parser died"
         elif any(
-            tag in made.html for tag in ("corrupt:", "not readable", "cut or damaged", "as source")
+            tag in made.html
+            for tag in ("corrupt:", "not readable", "truncated or damaged", "as source")
         ):
             outcome = "refused"
         said = {"end": number, "kind": made.format.label, "outcome": outcome, "spent": spent}

@@ -12,7 +12,7 @@ _MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status: 0 for success, 1 for failure, 2 for wrong usage."""
+    """Run a command; return its exit status: 0 for success, 1 for failure, 2 for a usage error."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["serve"]:  # serve parses its own options
         return _serve(words[1:])

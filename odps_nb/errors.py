@@ -254,7 +254,7 @@ class LimitExceededError(OdpsNbError):
 
 
 class OversizeError(ProtocolError, LimitExceededError):
-    """A size stated in the bytes exceeds ``limit``: they are damaged, or the limit is too low."""
+    """A size in the bytes exceeds ``limit``: the bytes are damaged, or the limit is too low."""
 
     limit: int | None
     actual: int | None
@@ -264,7 +264,7 @@ class OversizeError(ProtocolError, LimitExceededError):
 
 
 class TransportError(OdpsNbError):
-    """No or an incomplete response; if ``request_sent``, the server may have run the request."""
+    """No complete response; if ``request_sent``, the server may have executed the request."""
 
     url: str | None
     request_id: str | None
@@ -272,7 +272,7 @@ class TransportError(OdpsNbError):
 
 
 class ConnectError(TransportError):
-    """No server listens there, the name does not resolve, or TLS fails."""
+    """No server listens at the address, the name does not resolve, or TLS fails."""
 
 
 class CertificateError(ConnectError):
@@ -378,7 +378,7 @@ class MissingDependencyError(ConfigError):
 
 
 class CancelledError(OdpsNbError):
-    """The user cancelled the operation. A write that raises this has committed nothing."""
+    """The user cancelled the operation. A write that raises this error has committed nothing."""
 
 
 class StateError(OdpsNbError, RuntimeError):

@@ -44,7 +44,7 @@ class Ending(Protocol):
 
 
 class Home:
-    """The process that created an object, recorded to reject the object in a forked child."""
+    """The process that created an object, recorded so that a forked child can reject the object."""
 
     __slots__ = ("_pid",)
 

@@ -60,7 +60,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Convert ``None``, a member, or a name (case is ignored; pyodps's names are accepted)."""
+        """Return the member for a member, a name (also pyodps's, in any case), or ``None``."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -90,7 +90,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Convert a member, its value (case is ignored), or ``None`` (strict)."""
+        """Return the member for a member, a value (in any case), or ``None`` (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -208,7 +208,7 @@ class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
     Partition lists from the service may contain values that requests cannot express unambiguously
-    (see `check_partition_value`); `of` and `checked` raise for them.
+    (see `check_partition_value`); `of` and `checked` raise errors for them.
     """
 
     items: tuple[tuple[str, str], ...] = ()
@@ -307,7 +307,7 @@ def _value_text(key: str, value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)  # a subclass may override str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
-        with contextlib.suppress(TypeError):  # arrays and NumPy bools raise it
+        with contextlib.suppress(TypeError):  # raised for arrays and NumPy booleans
             return str(operator.index(value))
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
@@ -428,7 +428,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def query_title(sql: str, limit: int = 80) -> str:
-    """Return a query on one line; a long query is cut before a word or literal.
+    """Return a query on one line; a long query is truncated before a word or literal.
 
     >>> query_title("select id from orders where status = 'not paid'", 40)
     'select id from orders where status = …'

@@ -1,6 +1,6 @@
 """`Blob` and `NewBlob`: a stored blob, and a blob to write.
 
-A `Blob` is a handle. Creating this handle sends no request; the bytes are verified before they are
+A `Blob` is a handle. Creating one sends no request; the bytes are verified before they are
 returned. ``odps_nb.client.blob.many`` fetches blobs, and ``odps_nb.notebook`` displays them.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 _CHUNK = 1 << 20
-_RECEIVE_BUFFER = 128 << 10  # bytes; used when only the head is read
+_RECEIVE_BUFFER = 128 << 10  # bytes; used if only the head is needed
 MAX_PIXELS = 40_000_000
 """Default maximum number of pixels when decoding a picture; previews have the same limit."""
 MAX_BYTES = 1 << 30
@@ -140,7 +140,7 @@ class Blob:
     @overload
     def open(self, *, seek: Literal[True], cache: bool = True) -> SeekableBlob: ...
     def open(self, *, seek: bool = False, cache: bool = True) -> BlobFile | SeekableBlob:
-        """Open the blob as a verified binary file, read in bounded memory; the caller closes it.
+        """Open the blob as a binary file of verified bytes; the caller closes it.
 
         Parameters
         ----------
@@ -182,9 +182,9 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is written completely or not at all. If ``path`` is a folder, the file gets a safe
-        form of the blob's name. If a file with that name exists, a number is appended to the name;
-        with ``overwrite``, the old file is replaced.
+        The file is written completely or not at all. If ``path`` is a folder, the file name is
+        a safe form of the blob's name. If a file with that name exists, a number is appended to the
+        name; with ``overwrite``, the old file is replaced.
 
         Raises
         ------
@@ -237,7 +237,7 @@ class Blob:
     def to_numpy(
         self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> np.ndarray[Any, Any]:
-        """Return the pixels of a picture, or the array of an ``.npy`` file.
+        """Return the pixels of a picture, or the array in an ``.npy`` file.
 
         The array of a picture has the shape (height, width) or (height, width, channels), as
         decoded by Pillow: usually 8-bit RGB. Pickled arrays are not loaded. Parameters and errors
@@ -301,7 +301,7 @@ class Blob:
             Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
             Accept lines with fewer or more fields than the first one. Missing fields are empty;
-            extra fields get columns ``f3``, ``f4``, …. By default, such a line raises an error.
+            extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.
         trusted
@@ -392,7 +392,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to preview, storing each head in its handle; see `BlobColumn._glances`."""
+    """Iterate over blobs for previews, storing their heads; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:
@@ -428,7 +428,7 @@ class NewBlob:
     mime_type
         Media type, e.g. ``image/png``. Default: guessed from the file name.
     file_name
-        File name, e.g. ``cat.png``. Default: the path's name. Only API version 3 stores file names.
+        File name, e.g. ``cat.png``. Default: the name in the path. Only API version 3 stores it.
 
     Examples
     --------

@@ -493,5 +493,5 @@ class Connection:
 
 
 def _reconnect(address: Address) -> Connection:
-    """Return the connection for an unpickled address, in this process or another one."""
+    """Return an open connection to an unpickled address, or a new one."""
     return connect_again(address, lambda profile: Connection(profile, address=address))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
-"""Seconds of clock skew that cause a warning; the service rejects 900 seconds."""
+"""Clock skew in seconds that causes a warning; the service rejects a skew of 900 seconds."""
 _TIMEOUT = 10.0
 _PATIENCE = 5.0
 
@@ -34,7 +34,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs fixing."""
+        """Whether the verdict is ``ok``."""
         return self.verdict == "ok"
 
 
@@ -44,8 +44,8 @@ def examine(
     """Check versions, checksums, Java, Spark, widgets, the profile, the endpoint and the clock.
 
     Yields the results one by one, since some checks take seconds. ``profile`` is a profile, its
-    name, a function that returns a profile, or ``None`` for the default. ``online`` also checks the
-    service.
+    name, a function that returns a profile, or ``None`` for the default. ``online``: check the
+    service as well.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")

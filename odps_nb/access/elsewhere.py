@@ -42,7 +42,7 @@ def connect_again(
 ) -> Connection:
     """Return the open connection for an address, or a new one created by ``make``.
 
-    A new connection looks up its credentials at the first use, so an error is raised in the
+    A new connection looks up its credentials on first use, so an error is raised in the
     caller's code.
     """
     found = _OPEN.get(address.connection_id)

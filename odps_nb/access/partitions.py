@@ -31,7 +31,7 @@ LATEST = "latest"
 """Selects the largest first-level value that has rows, like ``max_pt`` in SQL."""
 
 _INVALID = "InvalidPartitionSpec"
-_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # splits as `PartitionSpec.of` does
+_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
 _RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -63,7 +63,7 @@ def parse_choices(
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
-    many: Iterable[Any] = partitions  # type: ignore[assignment]  # checked one by one
+    many: Iterable[Any] = partitions  # type: ignore[assignment]  # `_parsed` checks each item
     if single or not isinstance(partitions, Iterable):
         many = (partitions,)
     return tuple(_parsed(one) for one in many)

@@ -364,7 +364,7 @@ class RowForms(ABC):
         Raises
         ------
         ArgumentError
-            A column does not exist or cannot be drawn, or arguments contradict each other.
+            A column does not exist or cannot be plotted, or arguments contradict each other.
 
         Examples
         --------
@@ -412,7 +412,7 @@ def read_frame(
         if options.decimals == "auto":
             tracker.remark(decimal_note(schema, frame))
         return frame
-    except BaseException as error:  # IPython keeps the traceback, and its frames keep the rows
+    except BaseException as error:  # IPython keeps the traceback, whose frames hold rows
         traceback.clear_frames(error.__traceback__)
         raise
 

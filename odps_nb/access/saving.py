@@ -28,7 +28,7 @@ _LOADED = re.compile(
 _ACTED_ON = re.compile(
     r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
 )
-"""File names with which a file manager may contact a server or start a program."""
+"""File names that may make a file manager contact a server or start a program."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
@@ -46,7 +46,7 @@ def safe_name(stated: str) -> str:
         "_" if sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp") else sign
         for sign in made
     )
-    while made != name:  # cutting may leave a trailing space or a device name
+    while made != name:  # truncation may leave a trailing space or a device name
         name, made = made, re.sub(r"\s+", " ", made.strip()).strip(".")
         made = _not_loaded(f"_{made}" if made.startswith("-") else made)
         made = _cut(f"_{made}" if _DEVICES.match(made) else made)

@@ -251,7 +251,7 @@ class Scan(RowForms, ForEngines):
         return self._copy(replace(self._plan, text=text), replace(session, text=text))
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
-        """Return a scan with this plan and session, to be cancelled separately from this scan."""
+        """Return a scan with this plan and session that can be cancelled separately."""
         made = copy.copy(self)
         made._plan, made._session, made._progress = plan, session, self._progress
         return made
@@ -323,9 +323,9 @@ class Scan(RowForms, ForEngines):
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
         return (
-            f"TIMESTAMPs of {plan.table} are read in microseconds, because some of them do not fit "
-            f"into nanoseconds ({error.message}). Digits below a microsecond are truncated, even "
-            "in conditions. Pass timestamp_unit='us' to avoid this warning"
+            f"TIMESTAMPs of {plan.table} are read in microseconds, because some are outside "
+            f"the nanosecond range ({error.message}). Digits below a microsecond are truncated, "
+            "even in conditions. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(
@@ -360,7 +360,7 @@ class Scan(RowForms, ForEngines):
     def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
-        """Return the read session, opening it at the first use."""
+        """Return the read session, opening it on first use."""
         with self._lock:
             if self._session is None:
                 storage = self._connection._storage

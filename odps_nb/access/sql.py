@@ -143,12 +143,12 @@ class Result(RowForms):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns of the result; waits for the query at the first use."""
+        """The columns of the result; waits for the query on first use."""
         return self._opened(None).shown(self._text)
 
     @property
     def row_count(self) -> int:
-        """Number of rows; waits for the query at the first use.
+        """Number of rows; waits for the query on first use.
 
         Raises `AccessDeniedError` if `is_cut`, because the service reports no total.
         """
@@ -179,7 +179,7 @@ class Result(RowForms):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the result as Arrow types; waits for the query at the first use."""
+        """The columns of the result as Arrow types; waits for the query on first use."""
         return self._columns(self._zone)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
@@ -229,8 +229,8 @@ class Result(RowForms):
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
-            f"because some of them do not fit into nanoseconds ({error.message}). Digits below a "
-            "microsecond are truncated"
+            f"because some are outside the nanosecond range ({error.message}). Digits below "
+            "a microsecond are truncated"
         )
 
     def _arriving(

@@ -552,7 +552,7 @@ class Table(ForEngines):
             Case-sensitive pattern for the files to write, or a list of patterns. ``"*.jpg"`` is
             matched against names, ``"2024/*.jpg"`` against paths, where ``*`` also matches ``/``.
         recursive, hidden
-            Include files in subfolders; include files and folders that begin with a dot.
+            Include files in subfolders; include files and folders whose names begin with a dot.
         follow_links
             Follow symbolic links; otherwise, a link raises an error.
         partition, overwrite, compression, progress
@@ -638,8 +638,8 @@ class Table(ForEngines):
         Returns
         -------
         Uploader
-            A widget, shown if it is the last expression of a cell; ``receipt`` is that of the last
-            commit.
+            A widget, shown if it is the last expression of a cell. Its ``receipt`` is the receipt
+            of the last commit.
         """
         from odps_nb.notebook.upload.uploader import Uploader
 

@@ -1,4 +1,4 @@
-"""Handles invalid UTF-8 in the text of Arrow batches: raises, replaces it, or returns bytes.
+"""Handles invalid UTF-8 in Arrow batches: raises an error, replaces it, or returns bytes.
 
 A MaxCompute STRING may contain any bytes, but an Arrow string must be UTF-8. For a column with
 other bytes, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
@@ -82,7 +82,7 @@ def fit_text(
     Invalid bytes that belong to no row (in a null slot, or outside all lists) never raise.
 
     ``types``: type of each column, from `text_types`. ``place``: returns the description and the
-    number of a row in the batch, for errors. ``unprotected``: whether changes of the bytes in
+    number of a row in the batch, for errors. ``unprotected``: whether changes to the bytes in
     transit would go undetected.
     """
     arrays = batch.columns

@@ -53,7 +53,7 @@ class CachedBlob:
         self.size: int = size
 
     def read_at(self, place: int, view: memoryview) -> int:
-        """Fill ``view`` with bytes from offset ``place`` on; return the number of bytes read."""
+        """Fill ``view`` with bytes, starting at offset ``place``; return the number of bytes."""
         return read_file(self._file, place, view[: max(0, self.size - place)])
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class BlobCache:
     Parameters
     ----------
     folder
-        Path of the folder, which is created when needed and readable by this user only. A folder
+        Path of the folder, which is created when needed and readable only by this user. A folder
         that belongs to another user, or that others can write to, is never used.
     service
         Address and project of the service, for which the references are valid.

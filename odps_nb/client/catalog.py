@@ -156,7 +156,7 @@ def suggest_partitions(
     specs: Sequence[PartitionSpec],
     error: NotFoundError,
 ) -> None:
-    """Add the existing partitions nearest to a missing one to an error's hint; lists partitions."""
+    """List the partitions; add those nearest to the missing one to the error's hint."""
     if error.code != "NoSuchPartition":
         return
     found = iter_partitions(storage, table)

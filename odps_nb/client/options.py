@@ -12,8 +12,8 @@ from typing import Any
 from odps_nb.errors import ArgumentError, ConfigError
 
 MAX_SECONDS = 86_400.0
-_WORKING = 4  # work time-out as a multiple of the read time-out
-_DOCUMENT = 10  # document time-out as a multiple of the read time-out
+_WORKING = 4  # ``work_timeout`` as a multiple of ``read_timeout``
+_DOCUMENT = 10  # ``document_timeout`` as a multiple of ``read_timeout``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
     try:
         with warnings.catch_warnings():
-            # Pillow warns about harmless oddities; real problems raise an error or are checked here
+            # Pillow warns about harmless defects; others raise an error or are checked here
             warnings.simplefilter("ignore")
             if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)

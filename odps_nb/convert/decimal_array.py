@@ -43,7 +43,7 @@ _MOST = 76  # maximum digits of Arrow's decimals
 class DecimalDtype(pd.ArrowDtype):
     """The dtype of an exact DECIMAL column, named like pandas' own Arrow dtype."""
 
-    kind = "O"  # prevents pandas from treating an index or a key as floats
+    kind = "O"  # otherwise pandas treats an index or a key as floats
 
     def __eq__(self, other: object) -> bool:
         return type(other) is DecimalDtype and self.pyarrow_dtype == other.pyarrow_dtype

@@ -21,7 +21,7 @@ class FrameOptions:
     ``"auto"`` (default) means float64 if it can represent every value of the column: any value of
     up to 15 digits, and longer ones that are the shortest text of a float. Otherwise it means
     ``"exact"``, a dtype that keeps every digit (`odps_nb.convert.decimal_array`). ``"float"`` is
-    always float64, rounded to the nearest.
+    always float64, rounded to the nearest value.
 
     ``dtype_backend``: as in pandas' own readers. ``"numpy_nullable"`` uses ``Int64``, ``Float64``,
     ``boolean`` and ``string``, with or without nulls; ``"pyarrow"`` uses Arrow types in all

@@ -97,7 +97,7 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
         )
     if strange := [key for key in keys if not isinstance(key, str)]:
         raise ConversionError(
-            f"the key {shorten(strange[0])} in {name!r} is not text; STRUCT member names must be",
+            f"the key {shorten(strange[0])} in {name!r} is not text, which a STRUCT requires",
             column=name,
             source_type=type(strange[0]).__name__,
             hint="create the table first, with a MAP column",

@@ -196,7 +196,7 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
 
 
 def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, Any]:
-    """Return the positions of rows that differ after casting back."""
+    """Return the positions of the values that casting back does not restore."""
     nulls = series.isna().to_numpy()
     same = pd.Series(_cast_back(cast, series) == series).fillna(False).to_numpy(bool)
     return np.flatnonzero(np.where(nulls, ~cast.isna().to_numpy(), ~same))
@@ -215,7 +215,7 @@ def _kind(series: pd.Series[Any]) -> Any:
 
 
 def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
-    """Return the first row that cannot be cast and cast back; -1 if even an empty column fails."""
+    """Return the first row that cannot be cast or cast back; -1 if an empty column fails."""
     fits, fails = -1, len(series)
     while fails - fits > 1:
         rows = (fits + fails) // 2

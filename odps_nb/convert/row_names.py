@@ -9,7 +9,7 @@ import dataclasses
 class Names:
     """The column names that rows are matched with.
 
-    ``order``: columns for rows without names, such as tuples; if empty, such rows raise.
+    ``order``: columns for rows without names, such as tuples; if empty, such rows raise an error.
     ``known``: all columns that a row may have; ``None`` means any. ``single``: whether a scalar is
     a row with one column.
     """

@@ -2,7 +2,7 @@
 
 The rules follow MaxCompute's documentation ("Type conversions", "Operators"): text and numbers
 are compared as DOUBLE, text and DATETIME as DATETIME, and DECIMAL and number literals as DECIMAL.
-Comparisons that are not documented raise.
+Comparisons that are not documented raise an error.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _size(to: Any) -> tuple[int, int]:
     if not given:
         return 38, 18
     if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
-        raise refuse("the size of a DECIMAL is invalid", "write it as decimal(10,2)")
+        raise refuse("the precision or scale of a DECIMAL is invalid", "write it as decimal(10,2)")
     precision, scale = (*map(int, given), 0)[:2]
     if not 1 <= precision <= MAX_DIGITS or scale > precision:
         raise refuse(

@@ -1,6 +1,6 @@
 """Parses ``where=`` text to a condition tree, using the column types of a table.
 
-Raises for syntax outside the documented grammar, even if sqlglot accepts it.
+Raises an error for syntax outside the documented grammar, even if sqlglot accepts it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition on a table's columns; ``unit`` is that of arriving TIMESTAMPs."""
+        """Parse a condition on a table's columns; ``unit``: the unit of its TIMESTAMPs."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -85,7 +85,7 @@ class RowFilter:
         """Create the filter from a condition on a table's columns; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
-                "the condition has a time in nanoseconds, but this read returns microseconds",
+                "the condition contains a time in nanoseconds, but this read returns microseconds",
                 "round the time with value.floor('us') (pandas) or .astype('datetime64[us]')",
             )
         needed = set(columns_of(condition))

@@ -146,7 +146,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value cast to another kind; evaluation raises for a value that does not fit."""
+    """A value cast to another kind; evaluation raises an error if it does not fit."""
 
     value: Node
     kind: ValueKind
@@ -157,7 +157,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function that MaxCompute and Arrow define identically, e.g. ``length``."""
+    """A call to a function that MaxCompute and Arrow define identically, e.g. ``length``."""
 
     name: str
     arguments: tuple[Node, ...]

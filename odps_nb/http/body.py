@@ -21,7 +21,7 @@ from odps_nb.http.waiting import SlicedReader
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64
-_MAX_HEADS = 10  # heads per response, including those of "100 Continue" responses
+_MAX_HEADS = 10  # maximum heads per response, including "100 Continue"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
@@ -68,7 +68,7 @@ class BodyResponse(HTTPResponse):
     def begin(self) -> None:
         """Read the head; unlike http.client, raise if it is truncated."""
         file = self.fp
-        head: Any = _Head(file)  # implements all file methods that begin() calls
+        head: Any = _Head(file)  # it has all file methods that begin() calls
         try:
             self.fp = head
             super().begin()

@@ -126,7 +126,7 @@ class _Guarded(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may reuse this connection; not if its receive buffer is too large."""
+        """Whether the pool may reuse this connection; false if its receive buffer is too large."""
         if not super().is_connected:
             return False
         exchange = EXCHANGE.get(None)
@@ -140,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # both still describe the proxy exchange
+            exchange.sent, exchange.body = False, None  # still those of the exchange with the proxy
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
@@ -199,7 +199,7 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be no more than a session ticket. Only a read shows this. The
+    # Under TLS, readable bytes may be only a session ticket, which only a read can show. The
     # bytes read here may begin a response, so they are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)

@@ -27,7 +27,7 @@ from odps_nb.terms import shorten
 CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
 
 _SLOW = (
-    "try again; if the network or the service is always so slow, connect with "
+    "try again; if the network or the service is always this slow, connect with "
     "client_options=odps_nb.ClientOptions(read_timeout=…, deadline=…)"
 )
 
@@ -59,7 +59,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
     chain = list(_chain(error))
     for one in chain:
         if isinstance(one, theirs.RequestException):
-            one.request = None  # the request's headers hold tokens, and causes are pickled
+            one.request = None  # causes are pickled, and the headers of a request hold tokens
     place = urlsplit(url).netloc or url
     if sent and _among(chain, theirs.InvalidHeader, below.InvalidHeader):
         return FramingError(

@@ -237,7 +237,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # including Ctrl-C, whose traceback may be kept for hours
+        except BaseException:  # including Ctrl-C: its traceback may live for hours
             exchange.drop()
             raise
 
@@ -271,7 +271,7 @@ class RequestsTransport:
         )
 
     def close(self) -> None:
-        """Close idle connections. Open responses close their own when they end. Idempotent."""
+        """Close idle connections; an open response closes its own at its end. Idempotent."""
         self._closed = True
         self._adapter.close()
         self._environment.close()
@@ -312,7 +312,7 @@ def _from_the_server(response: HttpResponse) -> HttpResponse:
             hint=CHECK_PROXY,
         )
     raise ServiceError(
-        f"the server answers with a redirect ({response.status}), which is never followed",
+        f"the server responded with a redirect ({response.status}), which is never followed",
         status=response.status,
         request_id=response.request_id,
         hint="check the endpoint; a signed request must not be sent elsewhere",

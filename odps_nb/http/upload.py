@@ -25,7 +25,7 @@ class _Pipe:
     """
 
     def __init__(self, limit: int) -> None:
-        self.abort: Abort | None = None  # aborts the request that reads from the pipe
+        self.abort: Abort | None = None  # stops the request that reads from the pipe
         self._changed = threading.Condition()
         self._chunks: deque[bytes] = deque()
         self._limit = limit
@@ -85,7 +85,7 @@ def refuse_early(response: HttpResponse) -> Exception:
     """Return the error for a response that arrived before the request was complete."""
     with response:
         return ServiceError(
-            f"the server answered {response.status} before the request ended",
+            f"the server responded with {response.status} before the request ended",
             status=response.status,
             request_id=response.request_id,
         )

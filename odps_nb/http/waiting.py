@@ -29,7 +29,7 @@ _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLO
 
 
 class SilentError(TimeoutError):
-    """The peer sent and accepted no bytes for ``seconds``."""
+    """The peer neither sent nor accepted any bytes for ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"silent for {seconds:g} s")
@@ -66,8 +66,8 @@ class SlicedReader(io.RawIOBase):
     """A raw socket reader that waits in slices, up to the socket's time-out.
 
     ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
-    the socket, closed with this reader. It keeps the descriptor open if http.client releases the
-    socket before the body ends.
+    the socket that is closed with this reader. It keeps the descriptor open if http.client releases
+    the socket before the body ends.
     """
 
     deadline: float | None = None
@@ -135,7 +135,7 @@ def bound_receiving(sock: socket.socket, size: int) -> None:
 
 
 def receives_more(sock: socket.socket, size: int) -> bool:
-    """Return whether the kernel's receive buffer is larger than `bound_receiving` would set it."""
+    """Return whether the kernel's receive buffer is larger than `bound_receiving` would make it."""
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 2 * size
 
 
@@ -144,7 +144,7 @@ def unbound_receiving(sock: socket.socket) -> None:
 
     With the limit, a connection with 40 ms latency receives only a few megabytes a second.
     """
-    with contextlib.suppress(OSError):  # fails on an older Linux kernel or a closed connection
+    with contextlib.suppress(OSError):  # an older Linux kernel, or a closed connection
         if _SO_BUF_LOCK is not None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 

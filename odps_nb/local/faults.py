@@ -16,9 +16,13 @@ from odps_nb.errors import (
     ServerFaultError,
     SessionExpiredError,
 )
-from odps_nb.wire.calls.errors import with_advice
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def with_advice(message: str, advice: str) -> str:
+    """Return a message with the advice appended, which clients split off as a hint."""
+    return f"{message} (to do: {advice})" if advice else message
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:

@@ -60,7 +60,7 @@ class ParserStoppedError(UnshowableError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"its preview stopped the parser process ({why}), but not your kernel")
+        super().__init__(f"parsing it stopped the parser process ({why}); your kernel still runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Parser:
         """
         limits = limits or Limits()
         with self._lock:
-            # after timeouts, jobs get less time, so a gallery whose blobs all time out finishes
+            # after timeouts, jobs get less time, so that a gallery with many slow blobs finishes
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
             self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}

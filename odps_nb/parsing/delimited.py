@@ -84,7 +84,7 @@ def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
 def unevenness(number: int, fields: int, names: int) -> str:
     """Return a sentence about a line with more or fewer fields than the first line."""
     have = f"{fields:,} field" if fields == 1 else f"{fields:,} fields"
-    return f"line {number:,} has {have}, the first line {names:,}"
+    return f"line {number:,} has {have}, but the first line has {names:,}"
 
 
 def _comments(sample: str) -> tuple[int, int]:
@@ -137,7 +137,7 @@ def _is_drawn(rows: _Rows) -> bool:
 
 
 def _is_column(rows: _Rows) -> bool:
-    """Whether the lines are a name followed by at least two numbers."""
+    """Whether the lines form one column: a name, then at least two numbers."""
     if len(rows) < 3 or any(len(row) != 1 for row in rows):
         return False
     (name,), *values = rows

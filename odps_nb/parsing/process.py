@@ -32,7 +32,7 @@ from odps_nb.errors import ConversionError, LimitExceededError, MissingDependenc
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-#: Entry point group for parsers in other packages, which are modules with `parse`.
+#: Entry point group for parsers in other packages; each is a module with a function `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
@@ -104,7 +104,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except MissingDependencyError as error:
         return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
-        # A conversion's caller receives the class, message and attributes. The caller can raise
+        # A conversion's caller receives the class, message and attributes. It can increase
         # every limit here, so an OversizeError is reported as its base class.
         kind = ConversionError if isinstance(error, ConversionError) else LimitExceededError
         facts = {name: getattr(error, name) for name in kind.fact_names}
@@ -114,7 +114,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         extra = "notebook" if name in _OF_NOTEBOOK else "previews"
         return pack({"missing": f"it needs {_CALLED.get(name, name)}", "extra": extra})
     except ImportError as error:
-        return pack({"missing": f"a library does not load: {error}"})
+        return pack({"missing": f"a library cannot be loaded: {error}"})
     except UnshowableError as error:
         return pack({"unshowable": str(error)})
     except MemoryError:

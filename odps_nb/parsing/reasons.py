@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 #: Prefix of a refusal if the decoder proved that the data is damaged.
-DAMAGED: Final = "cut or damaged"
+DAMAGED: Final = "truncated or damaged"
 
 _LONGEST: Final = 200
 _FORM: Final = "its format is unknown to the decoder"
@@ -22,7 +22,7 @@ _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
     **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
     **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
-    "EOFError": "its bytes end early",
+    "EOFError": "its data ends early",
     "InvalidDataError": "the decoder found invalid data in it",
     "MemoryError": "it needs more memory than a preview may use",
     "RecursionError": "it is nested too deeply",
@@ -30,19 +30,19 @@ _OURS: Final = {
 }
 # patterns of libraries' messages
 _SAID: Final = (
-    (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # HDF5
+    (re.compile(r".*\(truncated file: eof"), "its data ends early"),  # HDF5
     # PDFium and zipfile
     (re.compile(r".*Incorrect password|.*password required"), "it is password-protected"),
     (re.compile(r"Failed to load document"), "the decoder found invalid data in it"),  # PDFium
     (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
-        "its bytes end early",
+        "its data ends early",
     ),
     (re.compile(r"Cannot detect file format"), _FORM),
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
     # a truncated ZIP file: the directory at its end is missing
-    (re.compile(r"File is not a zip file"), "its bytes end early"),
+    (re.compile(r"File is not a zip file"), "its data ends early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder found invalid data in it"),
 )
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
@@ -79,7 +79,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``cut or damaged: …`` if the error proves that, else ``not decoded here: …``."""
+    """Return ``truncated or damaged: …`` if the error proves that, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

@@ -50,7 +50,7 @@ def main(words: Sequence[str], *, version: str) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "stopped: the created tables were dropped; the report has the questions asked so far",
+            "stopped: the created tables were dropped; the report contains all questions asked",
             file=sys.stderr,
         )
         return 130

@@ -118,7 +118,7 @@ def _key_table_session(asker: Asker) -> Observation:
 
 @asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
-    """Compare a table's row count with that of a condition that no row satisfies."""
+    """Compare a table's row count with the count for a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
     simple = [name for name, kind in columns_of(found).items() if kind in SIMPLE]
     rows = int(found.get("RecordCount", -1))

@@ -22,7 +22,7 @@ from odps_nb.terms import TableName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One question's redacted result; ``seen`` is ``None`` without an observation."""
+    """One question's redacted result; ``seen`` is ``None`` if there is no observation."""
 
     question: Question
     verdict: str

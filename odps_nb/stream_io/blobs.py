@@ -243,7 +243,7 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
 
 
 class BlobStreamReader(ByteReader):
-    """The blobs of a body as a file-like object: `read` reads the current one, `next` advances.
+    """The blobs of a body as a file-like object. `read` reads one blob; `next` opens the next one.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
     byte checks its footer. For a larger blob, an MD5 footer can be checked only if an earlier

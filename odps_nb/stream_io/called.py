@@ -71,7 +71,7 @@ class CalledUpload(Upload):
     """An upload by ``function(body)``; `finish` returns its return value.
 
     If the function raises, `write` or `finish` raises the same error. After `abort`, reading the
-    body raises inside the function; `abort` does not wait until the function returns.
+    body raises an error in the function; `abort` does not wait until the function returns.
     """
 
     def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:

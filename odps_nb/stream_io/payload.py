@@ -132,7 +132,7 @@ class PayloadStream(ByteReader):
             return chunk
         if not hasattr(self._raw, "readinto"):
             data: bytes = self._raw.read(size)
-            if len(data) > size:  # the excess would not fit into the caller's buffer
+            if len(data) > size:  # the excess would not fit in the caller's buffer
                 raise StateError(
                     f"the raw stream returned {len(data)} bytes; at most {size} were requested",
                     hint="pass an object whose read(n) returns at most n bytes",

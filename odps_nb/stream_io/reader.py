@@ -21,7 +21,7 @@ class StreamReader(ByteReader):
     ----------
     response_or_opener
         A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests),
-        or a function without arguments that fetches one, which is called when first needed.
+        or a function without arguments that fetches a response; it is called when first needed.
 
     Raises
     ------

@@ -181,7 +181,7 @@ class ArrowWriter(Finishing):
         if isinstance(schema, (str, Enum)):
             if compression is not None:
                 raise ConfigError(
-                    f"two compressions are given: {schema} and {compression}",
+                    f"two compressions were passed: {schema} and {compression}",
                     option="compression",
                     hint="write ArrowWriter(stream, schema, compression)",
                 )
@@ -240,7 +240,7 @@ class ArrowWriter(Finishing):
             if self._schema is None:
                 self.abort()
                 raise StateError(
-                    "nothing was written and no schema was given, so there is no stream to send",
+                    "nothing was written and no schema was passed, so there is no stream to send",
                     hint="pass a schema to send an empty stream: ArrowWriter(stream, schema)",
                 )
             self._opened().close()

@@ -118,7 +118,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
     ) -> None:
         if options.get("persistent_workers"):
             raise ArgumentError(
-                "persistent_workers cannot be used: these workers would ignore a loaded state",
+                "persistent_workers cannot be used: such workers would ignore a loaded state",
                 argument="persistent_workers",
                 hint="omit it",
             )

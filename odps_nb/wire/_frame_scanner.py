@@ -1,6 +1,6 @@
 """Fast path for many small blobs: decodes a buffer's complete frames in one tight loop.
 
-It never raises: it stops at the first frame that is incomplete, unusual or invalid, and
+It never raises an error: it stops at the first frame that is incomplete, unusual or invalid, and
 `FrameDecoder` decodes that frame.
 """
 

@@ -4,8 +4,8 @@
 
     | 4096 payload bytes | CRC32C, 4 bytes LE | 4096 … | CRC32C | 1…4095 bytes | CRC32C |
 
-Each CRC covers only its own block. This layer cannot detect that a body is cut exactly after a
-complete block; the frame decoder and the HTTP body length can.
+Each CRC covers only its own block. This layer cannot detect that a body is truncated exactly after
+a complete block; the frame decoder and the HTTP body length can.
 
 Why one pass over n blocks is enough
 ------------------------------------
@@ -51,7 +51,7 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # both bases have compatible fields
-    """The checksum of the last, short block does not match: it was either cut or damaged."""
+    """The checksum of the last, short block does not match: it was truncated or damaged."""
 
 
 @cache
@@ -113,7 +113,7 @@ def _mismatch(
         offset=offset,
         expected=expected,
         actual=actual,
-        hint="fetch it again; the bytes were damaged or cut in transit",
+        hint="fetch it again; the bytes were damaged or truncated in transit",
     )
     if not IS_FAST:
         error.add_note(f"CRC32C by {IMPLEMENTATION}")

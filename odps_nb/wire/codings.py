@@ -164,7 +164,7 @@ class _Zstd(Decoder):
                 yield self._reader.read1(MAX_PIECE)
 
     def _is_inside_frame(self) -> bool:
-        # The library cannot report this, so feed one more frame, decoded only at a boundary.
+        # The library cannot report this, so feed one more frame. It is decoded only at a boundary.
         # Feed it in two parts, because libzstd decodes a whole frame even after half a header.
         parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
         try:

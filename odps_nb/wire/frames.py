@@ -5,7 +5,7 @@
     | i64 LE | header JSON | i64 LE | data | i64 LE | footer JSON |   next frame …
 
 The body for a single requested blob is raw; for none or several blobs it is framed. Only the number
-of requested blobs reveals that a body was cut at a frame boundary.
+of requested blobs reveals that a body was truncated at a frame boundary.
 """
 
 # ruff: noqa: F401
@@ -84,9 +84,9 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
     """Decoder that converts frames to events.
 
     ``expected_count``: number of frames that the body must have; ``None`` for any number, as in an
-    upload, where the server does not know it; the transport must then detect a cut at a frame
-    boundary. ``max_header``: maximum bytes of a header's or footer's JSON. ``max_blob``:
-    maximum bytes of one blob.
+    upload, whose number of frames the server does not know. The transport must then detect
+    truncation at a frame boundary. ``max_header``: maximum bytes of a header's or footer's JSON.
+    ``max_blob``: maximum bytes of one blob.
 
     An MD5 footer of a blob over 8 MiB is checked only if an earlier footer in the stream was MD5;
     see `BlobEnd.verified`.

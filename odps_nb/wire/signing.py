@@ -30,7 +30,7 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the latest datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Keys or tokens that sign requests. The repr hides secrets, and pickling raises.
+    """Keys or tokens that sign requests. The repr hides secrets; pickling raises an error.
 
     A bearer token alone is sufficient. Otherwise ``access_id`` and ``access_key`` are required,
     ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for

@@ -188,6 +188,7 @@ def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(serv
         assert said.table("orders").read(limit=1).to_arrow().num_rows == 1
 
 
+@pytest.mark.nightly
 def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
     some = "(select status from orders where ds = '2024-01-01' limit 20000)"
     query = f"select count(*) as n from {some} a join {some} b on a.status = b.status"

@@ -116,6 +116,7 @@ def run_alone(asked) -> Callable[[str], subprocess.CompletedProcess[str]]:
     return run
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize(("half", "ending"), CASES)
 def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, half, ending):
     run = run_alone if (half, ending) in ALONE else run_forked
@@ -143,6 +144,7 @@ else:
 """
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("half", ["batches", "one split", "storage level", "sql", "blobs"])
 def test_what_is_half_read_ends_with_an_error_after_close_and_never_early(run_forked, half):
     done = run_forked(HALVES[half] + AFTER_CLOSE)

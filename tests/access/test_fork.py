@@ -58,6 +58,7 @@ def speakers(front: TlsFront) -> list[set[str]]:
     return [each for each in found if each]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("front", "way"), [("http", "fork"), ("https", "multiprocessing")], indirect=["front"]
 )
@@ -80,5 +81,6 @@ def test_locks_that_other_threads_held_are_free_in_a_child(settings):
     assert forked("held", settings) == [0, 0, 0]
 
 
+@pytest.mark.nightly
 def test_an_embedded_service_outlives_the_children_of_its_parent():
     assert forked("local") == [0, 0]

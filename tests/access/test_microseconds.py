@@ -62,6 +62,7 @@ COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
 }
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("form", COLLECTED)
 def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
     """Evidence 152: also where the error comes in the middle."""
@@ -114,6 +115,7 @@ STREAMED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("form", STREAMED)
 def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> None:
     """No row of another session follows: nothing tells that it numbers rows alike."""

@@ -173,6 +173,7 @@ def test_of_an_account_that_is_refused(told, service, account):
     assert told.errors > 5
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("region", [None, "cn-x"])
 def test_of_an_account_that_is_welcome(told, service, odps, new_name, region):
     with odps_nb.connect(
@@ -218,6 +219,7 @@ def test_of_connections_that_break(told, script, account):
     assert told.errors == 2
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("way", ["nobody", "distrust", "proxy", "no proxy"])
 @pytest.mark.parametrize("account", ["sts", "bearer", "application"])
 def test_of_ways_that_lead_nowhere(told, service, authority, monkeypatch, way, account):
@@ -377,6 +379,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize(("account", "script"), PAIRS)
 def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account):
     profile = Profile(

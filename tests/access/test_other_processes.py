@@ -107,6 +107,7 @@ def test_no_pickle_holds_a_secret(service: Any, keyed: Connection) -> None:
         pickle.dumps(keyed.profile)
 
 
+@pytest.mark.nightly
 def test_another_process_uses_the_credentials_of_its_environment(
     keyed: Connection, service: Any, spawned: ProcessPoolExecutor, new_name: Name
 ) -> None:
@@ -180,6 +181,7 @@ def test_another_process_of_this_user_reaches_the_embedded_service(
         gone.read().to_arrow()
 
 
+@pytest.mark.nightly
 def test_dask_computes_with_handles(keyed: Connection, service: Any) -> None:
     table = keyed.table("orders")
     days = [str(spec) for spec in table.partitions()][:2]

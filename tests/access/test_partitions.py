@@ -42,6 +42,7 @@ def days(*numbers: int, hours: tuple[int, ...] = (2, 9, 10)) -> list[tuple[str, 
     return [(DAYS[n], hour) for n in numbers for hour in hours]
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize(
     ("partitions", "wanted"),
     [

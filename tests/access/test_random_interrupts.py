@@ -106,6 +106,7 @@ WORKS = [read, write, write_photos, fetch, query]
 
 # A signal may come between the making of a socket and its first name: then its last reference
 # closes it, which Python calls unclosed. What counts is that none is open in the end.
+@pytest.mark.gate(2)
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
@@ -192,6 +193,7 @@ class Worker(threading.Thread):
             self.error = error
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("moments", MOMENTS)
 @pytest.mark.parametrize("work", WORKS, ids=lambda w: w.__name__)
 def test_another_thread_stops_whatever_runs_over_a_connection(

@@ -72,6 +72,7 @@ def large(odps: Connection) -> Iterator[str]:
     odps.drop_table(name)
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("fault", "action"),
     [
@@ -119,6 +120,7 @@ def rows_of(odps: Connection, name: str) -> list[int]:
     return sorted(odps.table(name).read(["id"], progress=False).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     ("fault", "action"),
     [
@@ -156,6 +158,7 @@ def test_an_upsert_is_committed_exactly_once(odps, new_name):
         odps.drop_table(name)
 
 
+@pytest.mark.nightly
 def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
     name, content = new_name("silent"), {n: bytes([n]) * 300_000 for n in range(3)}
     odps.create_table(name, "id bigint, b blob")

@@ -95,6 +95,7 @@ def by_id(table: pa.Table) -> list[dt.datetime | None]:
     return found
 
 
+@pytest.mark.gate(9)
 @pytest.mark.parametrize(("how", "kind"), WRITTEN)
 def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how, kind):
     found = both[2][stock.name_of(zone, "ours", how, kind)]
@@ -102,6 +103,7 @@ def test_what_we_write_the_stock_client_reads_as_its_local_time(both, zone, how,
         assert list(found[road].values()) == [clock(v) for v in stock.CLOCK], road
 
 
+@pytest.mark.gate(9)
 @pytest.mark.parametrize("kind", stock.KINDS)
 @pytest.mark.parametrize("how", ["records", "arrow", "pandas"])
 def test_what_the_stock_client_writes_we_read_in_its_zone(both, zone, how, kind):

@@ -80,11 +80,13 @@ RAGGED = "a,b,c\n1,2,3\n4,5\n6,7,8\n9,10,11\n12,13,14,15\n" + "16,17,18\n" * 8
 
 
 def test_lines_with_more_or_fewer_fields_are_an_error_that_both_tell():
-    with pytest.raises(ConversionError, match="line 3 has 2 fields, the first line 3") as caught:
+    with pytest.raises(
+        ConversionError, match="line 3 has 2 fields, but the first line has 3"
+    ) as caught:
         table(RAGGED)
     assert "ragged=True" in caught.value.hint
     (note,) = tile(Value(RAGGED.encode())).notes
-    assert note.startswith("line 3 has 2 fields, the first line 3: to_table(ragged=True)")
+    assert note.startswith("line 3 has 2 fields, but the first line has 3: to_table(ragged=True)")
 
 
 def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
@@ -98,7 +100,7 @@ def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
 def test_a_ragged_line_after_the_checked_lines_is_reported_too():
     text = "a,b\n" + "1,2\n" * 40 + "3\n4,5\n"
     assert shape_in_tile(text) == (42, 2)
-    assert "line 42 has 1 field, the first line 2" in tile(Value(text.encode())).notes[0]
+    assert "line 42 has 1 field, but the first line has 2" in tile(Value(text.encode())).notes[0]
     with pytest.raises(ConversionError, match="line 42 has 1 field"):
         table(text)
     assert table(text, ragged=True).num_rows == 42

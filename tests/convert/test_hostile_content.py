@@ -137,6 +137,7 @@ print(blob_conversion.table(b"a,b\\n1,2\\n", "text/csv", max_bytes=1_000_000).nu
 """
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("name", ["xml", "json", "numpy", "pyarrow", "charset_normalizer"])
 def test_a_saved_blob_is_no_module_of_the_parser_process(tmp_path, name):
     for folder in (tmp_path, tmp_path / "other"):

@@ -36,7 +36,7 @@ INTERNAL = re.compile(
     r"|\b[\w/]+\.(?:cc|cpp|c):\d+|Traceback \(|\bPy_\w+|\bb['\"]\\x",
     re.IGNORECASE,
 )
-_REASON = re.compile(r"not decoded|cut or damaged|stopped the parser|not drawn|as source")
+_REASON = re.compile(r"not decoded|truncated or damaged|stopped the parser|not drawn|as source")
 
 
 def shown(data: bytes, name: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def _rows(table: Table) -> dict[int, str]:
     return {row["a"]: row["pt"] for row in found}
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("unit", VALUES)
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "timestamp_ntz"])
 def test_the_client_and_sql_compute_the_same_partition(
@@ -107,6 +108,7 @@ DATA: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("data", DATA)
 def test_rows_of_any_kind_go_to_the_partition_of_their_time(make: Make, data: str) -> None:
     table = make()

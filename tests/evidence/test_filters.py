@@ -258,6 +258,7 @@ def test_a_session_outlives_its_service(tmp_path: Path) -> None:
         assert raw.whole(name, made)["c1"].to_pylist() == blocks(1)
 
 
+@pytest.mark.nightly
 def test_a_service_may_be_started_to_filter_exactly_and_split_finely() -> None:
     """The other reading of ranges, and answers without blocks, for tests that need them."""
     options = ("--filter-block-rows", "1", "--kept-ranges", "--min-split-bytes", "100")

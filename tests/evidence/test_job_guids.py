@@ -194,6 +194,7 @@ LOST: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(
     ("how", "times"), [*((how, 1) for how in LOST), ("closed after it was handled", 3)]
 )
@@ -208,6 +209,7 @@ def test_an_insert_whose_answer_is_lost_inserts_once(
     assert odps.table("t").read().row_count == 1
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("make", ["create", "drop", "add", "ctas", "merge", "cost"])
 def test_every_statement_of_the_client_survives_a_lost_answer(odps: Connection, make: str) -> None:
     """Evidence 163: what would fail or double the second time does neither."""

@@ -128,6 +128,7 @@ def test_the_table_shows_the_type_as_it_is_written(
     assert scan.to_arrow()["x"].to_pylist() == BYTES
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("written", ["", '""', '" "', "null", "1.5", "true"])
 def test_the_table_is_read_where_a_type_has_no_readable_text(
     empty_service: LocalService, name: str, written: str

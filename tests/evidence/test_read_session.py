@@ -157,6 +157,7 @@ def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
         yield request.param, raw
 
 
+@pytest.mark.gate(1)
 def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
     """Evidence 164 against 8: the service by --form key_splits, and what our client does there."""
     mode, raw = one_mode

@@ -284,6 +284,7 @@ def test_a_read_that_breaks_resumes_at_the_exact_row(odps: Connection) -> None:
     assert struck(odps) == [3]
 
 
+@pytest.mark.gate(1)
 def test_spark_has_its_own_types(odps: Connection, spark_session: SparkSession) -> None:
     """Evidence 151, 173"""
     import odps_nb.spark
@@ -342,6 +343,7 @@ def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
     assert duckdb.sql("select count(id) from rows").fetchall() == [(3,)]
 
 
+@pytest.mark.gate(1)
 def test_spark_keeps_all_pairs_and_shows_the_last(
     odps: Connection, repeated: Table, spark_session: SparkSession
 ) -> None:

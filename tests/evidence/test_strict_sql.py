@@ -33,6 +33,7 @@ def strict() -> Iterator[Connection]:
         yield odps
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize(
     ("query", "said"),
     [

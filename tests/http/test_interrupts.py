@@ -75,6 +75,7 @@ def serve(line: Line) -> None:
 
 
 # What is interrupted between making a socket and connecting it holds no connection.
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_an_interrupt_at_any_line_comes_out_and_leaves_no_connection():
     interrupter, known, left = Interrupter(), set(), []

@@ -36,6 +36,7 @@ def told(history: History, verdict: str) -> str:
     return "\n  ".join([verdict, *history.story])
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario) -> None:
     for bounds in GATE:
@@ -147,6 +148,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
     return find
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", SAFEGUARDS)
 def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
     safeguard: str,
@@ -163,6 +165,7 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 # -- the model itself -----------------------------------------------------------------------------
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_the_service_answers_as_its_model(
     scenario: Scenario, odps: Connection, new_name: Callable[[str], str]

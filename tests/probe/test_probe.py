@@ -49,6 +49,7 @@ def test_ids_are_unique_and_words() -> None:
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", one) for one in ids)
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     "sample", [SAMPLE, "types_all", *(pytest.param(s, marks=pytest.mark.nightly) for s in MORE)]
 )
@@ -240,6 +241,7 @@ def test_a_service_that_does_otherwise_is_found_out() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
     with start(samples=False) as service:
         profile = profile_of(service)

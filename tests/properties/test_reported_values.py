@@ -116,6 +116,7 @@ NEST: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.gate(21)
 @pytest.mark.parametrize("nest", NEST)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime"])
@@ -210,6 +211,7 @@ def test_numbers_for_a_decimal_are_taken_at_every_depth(make: Make, number: Any)
 NUMBERS = [1659099540588, 1.5, np.int64(1), np.float64(1.5), Decimal(1), True]
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
 def test_numbers_are_no_times(make: Make, kind: str, number: Any) -> None:
@@ -247,6 +249,7 @@ WITHOUT: dict[str, Any] = {
 }
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_without_values_are_nulls(
     odps: Connection, new_name: Callable[[str], str], kind: str
@@ -266,6 +269,7 @@ def test_columns_without_values_are_nulls(
 # -- D11 to D15 ---------------------------------------------------------------------------------
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize("mark", [pd.NaT, NAT, np.datetime64("NaT", "ns"), pd.NA, np.nan, None])
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
 def test_a_null_in_a_column_with_a_far_year_is_a_null(make: Make, kind: str, mark: Any) -> None:
@@ -292,6 +296,7 @@ def test_members_of_a_struct_match_in_any_case(make: Make) -> None:
     refuse(make("struct<a:int>"), column({"a": 1, "A": 2}))
 
 
+@pytest.mark.gate(7)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "datetime", "date"])
 def test_datetime64_objects_of_every_unit_are_times(make: Make, kind: str, unit: str) -> None:

@@ -117,6 +117,7 @@ def test_what_spark_writes_is_read(
     written_and_read()
 
 
+@pytest.mark.gate(2)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "value"),

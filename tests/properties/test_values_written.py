@@ -55,6 +55,7 @@ def write_in_a_session(table: Table, data: Any) -> None:
         session.commit()
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str) -> None:
     @settings(max_examples=EXAMPLES)
@@ -70,6 +71,7 @@ def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str)
     written_and_read()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["arrow", "arrow-backed", "reader"])
 def test_times_without_a_zone_are_those_of_the_connection(
     zoned: Connection, new_name: Names, source: str
@@ -93,6 +95,7 @@ def test_times_without_a_zone_are_those_of_the_connection(
     written_and_read()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
 def test_what_is_upserted_is_read(odps: Connection, new_name: Names, source: str) -> None:
     def is_usual(kind: Kind) -> bool:  # more digits need settings of the statement

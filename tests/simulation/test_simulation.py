@@ -133,6 +133,7 @@ def found(scenario: str) -> Plan:
     return next(plan for plan in plans if is_wrong(plan))
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("safeguard", OF_READS)
 def test_a_read_without_a_safeguard_is_found(safeguard: str) -> None:
     with without(OF_READS[safeguard]):
@@ -141,6 +142,7 @@ def test_a_read_without_a_safeguard_is_found(safeguard: str) -> None:
     assert not is_wrong(plan)
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("safeguard", OF_COMMITS)
 def test_a_write_without_a_safeguard_is_found(safeguard: str) -> None:
     place, name, instead, scenario = OF_COMMITS[safeguard]

@@ -46,6 +46,7 @@ def state(table: Table) -> dict[str, int]:
     return dict(zip(rows["ds"].to_pylist(), rows["id"].to_pylist(), strict=True))
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
 def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, value: str) -> None:
     before = state(table)
@@ -70,6 +71,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
     assert state(table) == before
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("value", REFUSED, ids=ascii)
 def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, value: str) -> None:
     """The session commits nothing; what other tasks wrote is in no commit either."""
@@ -84,6 +86,7 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
     assert state(table) == before
 
 
+@pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
 def test_a_job_with_such_a_value_replaces_nothing(
@@ -108,6 +111,7 @@ def test_a_job_with_such_a_value_replaces_nothing(
     assert state(table) == before
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_query_finds_rows_of_partitions_that_cannot_be_named(
     spark: SparkSession, odps: Connection, table: Table

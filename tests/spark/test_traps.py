@@ -64,6 +64,7 @@ def load(road: str, spark: SparkSession, odps: Connection) -> Load:
 # -- everything that may be derived from one load() ----------------------------------------------
 
 
+@pytest.mark.gate(1)
 def test_what_is_derived_from_one_load_keeps_its_own_rows(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(
 # -- batches as Spark takes them -----------------------------------------------------------------
 
 
+@pytest.mark.gate(1)
 def test_columns_of_one_type_are_never_swapped(
     spark: SparkSession, load: Load, odps: Connection, new_name: Names
 ) -> None:
@@ -128,6 +130,7 @@ def test_columns_of_one_type_are_never_swapped(
         assert row.asDict() == {column: expected[column] for column in columns}
 
 
+@pytest.mark.gate(1)
 def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
     spark: SparkSession, load: Load, road: str, odps: Connection, new_name: Names
 ) -> None:
@@ -153,6 +156,7 @@ def test_digits_of_decimals_are_kept_or_an_error_and_never_cut(
     assert odps.table(narrow).read().row_count == 0
 
 
+@pytest.mark.gate(1)
 def test_the_first_batch_has_the_schema_that_spark_demands(
     load: Load, odps: Connection, new_name: Names
 ) -> None:

@@ -75,6 +75,7 @@ def test_cut_and_refused_streams_are_read_on_without_losing_a_row(
     assert _struck(moody) == [3, 2, 1]
 
 
+@pytest.mark.nightly
 def test_a_session_that_expires_stops_the_job_with_what_to_do(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_data_source_meets_the_same_troubles(
     assert _struck(moody) == [1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_a_task_abandons_a_silent_connection_as_the_options_of_the_driver_say(
     spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:

@@ -49,9 +49,24 @@ def turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest, and note which tests one worker is to run."""
     items.sort(key=turn)
+    leave_to_nightly(items)
     if getattr(config, "workerinput", {}).get("workerid") == "gw0":
         names = [item.nodeid for item in items if shares_spark(item)]
         Path(os.environ["TMPDIR"], SHARED).write_text("\n".join(names), "utf-8")
+
+
+def leave_to_nightly(items: list[pytest.Item]) -> None:
+    """Mark as nightly all but n cases of a function marked ``gate(n)``, evenly spread."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("gate") and not item.get_closest_marker("nightly"):
+            cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for found in cases.values():
+        (count,) = found[0].get_closest_marker("gate").args
+        kept = {round(number * (len(found) - 1) / max(count - 1, 1)) for number in range(count)}
+        for number, item in enumerate(found):
+            if number not in kept:
+                item.add_marker("nightly")
 
 
 def pytest_collection_finish() -> None:

@@ -123,7 +123,7 @@ class Writer:
             raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
         if not value:
             value = Decimal(0)
-        if abs(value.adjusted()) > _DIGITS[self.target]:  # bounds the length of `digits`
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # keeps `digits` short
             raise self._too_long(f"{value:.6e}")
         digits = f"{value:f}"
         while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):
@@ -160,7 +160,7 @@ def _fraction(nanoseconds: int) -> str:
 
 def _outside(nanoseconds: int) -> ArgumentError:
     return ArgumentError(
-        f"a time {nanoseconds / 1e9:.0f} seconds after 1970 is outside the years 1 to 9999",
+        f"a time {nanoseconds / 1e9:.0f} seconds after 1970-01-01 is outside the years 1 to 9999",
         hint="bind a time within these years",
     )
 

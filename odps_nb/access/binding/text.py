@@ -50,9 +50,9 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    The error for an unknown name gives ``source`` as the reason. A time with a zone is written as
+    The error message for an unknown name contains ``source``. A time with a zone is written as
     local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
-    as a UTC instant for ``where=`` and Spark. SQL has no such literal, so it raises an error.
+    as a UTC instant for ``where=`` and Spark, and raises an error for SQL (no such literal exists).
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)

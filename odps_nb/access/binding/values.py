@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value, or an array, index, Series or list to a list of them.
+    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
@@ -71,7 +71,7 @@ def _hint(value: object) -> str:
     if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
         return "bind it as text: str(value)"
     if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
-        return "bind a single value, or one column of it after in"
+        return "bind a single value, or one of its columns after in"
     return (
         "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
         "these"
@@ -89,7 +89,7 @@ def _listed(values: Any) -> list[PlainValue]:
     for one in values:
         value = plain(one)
         if isinstance(value, list):
-            raise ArgumentError("a list in a list cannot be bound", hint="bind a flat list")
+            raise ArgumentError("a nested list cannot be bound", hint="bind a flat list")
         found.append(value)
     return found
 
@@ -142,7 +142,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
     is_time = isinstance(value, numpy.datetime64)
     if is_time and unit in ("Y", "M", "W", "D"):
         day: object = value.astype("datetime64[D]").item()
-        if not isinstance(day, datetime.date):  # NumPy gives an int if the year is out of range
+        if not isinstance(day, datetime.date):  # NumPy returns an int if the year is out of range
             raise ArgumentError(
                 f"{value!r} is outside the years 1 to 9999",
                 hint="bind a time within these years",
@@ -159,7 +159,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
     nanoseconds, rest = divmod(int(value.view("int64")) * step * length, parts)
     if rest:
         raise ArgumentError(
-            f"{value!r} has digits below a nanosecond",
+            f"{value!r} is more precise than a nanosecond",
             hint="round it: value.astype('datetime64[ns]'), or 'timedelta64[ns]'",
         )
     return Time(nanoseconds, is_instant=False) if is_time else Duration(nanoseconds)
@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Convert to the base type, calling only methods of that type."""
+    """Convert a value to its base type, calling only methods of that type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

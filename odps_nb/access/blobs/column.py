@@ -121,8 +121,8 @@ class BlobColumn(Sequence[Blob]):
         Raises
         ------
         NotFoundError, ChecksumError, TruncatedError
-            A blob does not exist, or was still damaged after retries. A note on the error names the
-            blob.
+            A blob does not exist, or was still damaged after retries. A note on the error
+            identifies the blob.
 
         Examples
         --------
@@ -216,7 +216,7 @@ class BlobColumn(Sequence[Blob]):
     ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at the given positions, with their heads and first bytes.
 
-        Advancing the iterator closes the previous blob. Small blobs share a request; an error of
+        Advancing the iterator closes the previous blob. Small blobs share a request; an error in
         one blob is raised only when that blob is read.
         """
         return iter_glances([self._blobs[place] for place in places], cancel)

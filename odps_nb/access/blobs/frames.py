@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
 
 _SHOWN_NAME = 32
-_BESIDE, _SHOWN_VALUE = 3, 100  # maximum columns in a caption, and characters per value
+_BESIDE, _SHOWN_VALUE = 3, 100  # maximum values in a caption, and characters per value
 _AT_A_TIME = 8
 _LEARNED = 20
 _PATIENCE = 3.0  # seconds that `Table.head` waits for blob heads
@@ -169,7 +169,7 @@ class FrameBlobs:
     # -- inside -------------------------------------------------------------------------------
 
     def _open(self) -> Connection:
-        assert self.connection is not None  # ``series.odps`` has checked this
+        assert self.connection is not None  # checked by ``series.odps``
         return self.connection
 
     def _handle(self, text: str) -> Blob:

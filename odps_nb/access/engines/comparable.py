@@ -1,4 +1,4 @@
-"""Decides which comparisons mean the same in an engine (Spark, Arrow) and in the service."""
+"""Decides which comparisons have the same meaning in an engine (Spark, Arrow) and the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # limited, because the request lists each partition
+MAX_PARTITIONS = 1000  # the request lists each partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from odps_nb.errors import FramingError
 from odps_nb.wire import _flatbuffer as flat
 
-_MAGIC = 8  # size of the magic bytes of an Arrow file
-_PREFIX = 8  # marker and length preceding a message
+_MAGIC = 8  # size of an Arrow file's padded magic number
+_PREFIX = 8  # size of the marker and the length before a message
 _HEADER, _METADATA = 2, 2  # Flatbuffers field numbers in Message and Schema
 _MAX_NODES = 10_000
 
@@ -41,7 +41,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ArrowCall:
-    """A call of an Arrow function, with arguments and options."""
+    """A call to an Arrow function, with arguments and options."""
 
     name: str
     arguments: tuple[Tree, ...]

@@ -118,7 +118,7 @@ def _surviving(
 ) -> list[PartitionSpec]:
     """Return the partitions that may have rows matching all filters.
 
-    Arrow prunes the files of a dataset by one expression per file. Here each partition is
+    Arrow prunes the files of a dataset using one expression per file. Here, each partition is
     represented by a file named after its number; no file is opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()

@@ -166,7 +166,7 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
             f"column {name!r} has nulls, which an array of {column.type} cannot represent",
             column=name,
             source_type=str(column.type),
-            hint="exclude such rows (where=…), or omit batch_size: single rows have None",
+            hint="exclude such rows (where=…), or omit batch_size to get None for nulls",
         )
     if vectors:  # return a matrix with one row per vector
         rows: list[Any] = vector_values(column.combine_chunks())

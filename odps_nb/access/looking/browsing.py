@@ -1,6 +1,7 @@
 """Row sources for the explorer: pages by row number, filtered rows, and rows sorted by SQL.
 
-The classes of scans and results have the same methods, which are documented once, so both are here.
+The classes for scans and results share this module because they have the same methods, which are
+documented only once.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def rows_of(source: RowForms) -> Rows:
         return _ScanRows(shown, text=source._plan.text)
     if not (isinstance(source, Result) and isinstance(shown, Result)):
         raise ArgumentError(
-            "rows that were selected in an explorer cannot be explored or drawn",
-            hint="use the explorer, or its code",
+            "rows that were selected in an explorer cannot be shown in another explorer or chart",
+            hint="use that explorer, or export the rows as code",
         )
     return _ResultRows(shown, text=source._text)
 
@@ -90,7 +91,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session reports no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session has no comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -262,7 +263,7 @@ class _ScanRows:
         return dict(JOB_SETTINGS)
 
     def query(self, text: str) -> pa.Table:
-        """Run a SQL job over a `relation` and return its few rows; `stop` cancels the job."""
+        """Run a SQL job over a `relation` that returns few rows; `stop` cancels the job."""
         job = self._job.run(self.connection, text, shown=self._scan._plan.text)
         return job.to_arrow(progress=False)
 

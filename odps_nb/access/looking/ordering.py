@@ -46,10 +46,10 @@ def check_order(columns: Sequence[Column], order: Order) -> None:
             kind = format_type(known[name].type)
             raise ArgumentError(
                 f"rows cannot be sorted by {name!r}: {kind} values have no order",
-                hint="sort by a column of numbers, times, texts or booleans",
+                hint="sort by a column of numbers, times, strings or booleans",
             )
     if len({name for name, _ in order}) < len(order):
-        raise ArgumentError("a column occurs twice in the order")
+        raise ArgumentError("a column to sort by is listed twice")
 
 
 def order_by(columns: Sequence[Column], order: Order) -> str:

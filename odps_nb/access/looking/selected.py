@@ -1,4 +1,4 @@
-"""`SelectedRows`: rows that are filtered by this process, as data frames and Arrow."""
+"""`SelectedRows`: rows that this process filters, available as data frames and Arrow data."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class SqlJob:
         shown: TextOptions,
         settings: Mapping[str, str] | None = None,
     ) -> Result:
-        """Run a query and wait for it; its settings are added to `JOB_SETTINGS`."""
+        """Run a query with `JOB_SETTINGS` and other ``settings``, and wait for it."""
         chosen = {**(settings or {}), **JOB_SETTINGS}
         self._check()
         self._result = result = connection.sql(

@@ -170,7 +170,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; ``copy`` turns references into handles."""
+    """Return the content to upload for a checked leaf; ``copy`` converts references to handles."""
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
     if isinstance(leaf, Blob):

@@ -98,7 +98,7 @@ def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def is_text(columns: object) -> TypeGuard[str | Sequence[str]]:
-    """Whether columns are a string or a list of strings."""
+    """Whether ``columns`` is a string or a non-empty list of strings."""
     return isinstance(columns, str) or (
         isinstance(columns, (list, tuple))
         and bool(columns)
@@ -138,7 +138,7 @@ def _data_columns(
 
 def has_rows(data: Any) -> bool:
     """Whether this is data to write rather than a description of columns."""
-    if isinstance(data, Mapping):  # maps names to types or to data
+    if isinstance(data, Mapping):  # a dict maps names to types or to data
         return not all(isinstance(value, str) for value in data.values())
     described = isinstance(data, (TableSchema, pa.Schema)) or is_text(data)
     return not described and not is_spark_type(data)

@@ -48,7 +48,7 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Never drop the table from now on, because the outcome of a commit may be unknown."""
+        """Do not drop the table from now on, because the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:

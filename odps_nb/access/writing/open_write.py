@@ -29,7 +29,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit: its streams as (id, version), and the number of rows if known."""
+    """A commit: its streams as (id, version), and the number of rows, if known."""
 
     table: TableName
     session_id: str
@@ -312,11 +312,11 @@ class OpenStream:
 
     @property
     def failed(self) -> bool:
-        """Whether an error ended the stream; its rows are never committed."""
+        """Whether the stream has failed; if so, its rows are never committed."""
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows and return their number; accepts data as `Table.write` does, except Spark.
+        """Buffer rows and return their number; accepts the data of `Table.write`, except Spark's.
 
         Blobs are uploaded immediately. If an iterator or a reader fails, the rows before the error
         stay in the stream; leave the session without a commit to drop them.

@@ -1,7 +1,7 @@
-"""``overwrite="all"``: drops the old partitions that received no row, after the commit.
+"""``overwrite="all"``: drops the old partitions that received no rows, after the commit.
 
 An overwriting session replaces the partitions that receive rows; ``docs/open-questions.md`` covers
-the other partitions. A failure between commit and drop leaves old partitions, but loses no rows.
+the other partitions. A failure between commit and drop keeps old partitions, but loses no rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Remainder:
         return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
-        """Drop the partitions that received no row, one statement each; called after the commit."""
+        """Drop the partitions that received no rows, one statement each, after the commit."""
         from odps_nb.client.sql.definitions import drop_partition
 
         kept = {_loose(spec) for spec in written}

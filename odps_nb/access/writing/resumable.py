@@ -75,7 +75,7 @@ def write_files_resumable(
 
 @dataclass(slots=True)
 class _Upload:
-    """One call of `write_files_resumable`."""
+    """One call to `write_files_resumable`."""
 
     table: Table
     target: Target
@@ -244,7 +244,7 @@ NotedFile = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Noted:
-    """The journal of an earlier call; ``committed``: the streams that the call tried to commit."""
+    """An earlier call's journal; ``committed`` lists the streams that the call tried to commit."""
 
     session_id: str
     route_token: str | None

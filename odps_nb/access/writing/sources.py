@@ -79,7 +79,7 @@ class Target:
 
     @property
     def names(self) -> Names:
-        """The column names to which rows without names are matched."""
+        """The column names that rows without names are matched with."""
         columns = self.columns
         order = tuple(c.name for c in columns if columns.source_of(c) is None)
         return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
@@ -157,7 +157,7 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
     present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
-            f"the data has no column {target.flag!r}, which deleted= names",
+            f"the data has no column {target.flag!r}, which was passed as deleted=",
             argument="deleted",
             hint="add this boolean column to the data, or omit deleted=",
         )

@@ -31,7 +31,7 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An upsert, or with ``only_keys`` a delete, which uses only key and partition columns."""
+    """An upsert or, with ``only_keys``, a delete, which uses only key and partition columns."""
 
     keys: tuple[str, ...]
     stamp: Stamp

@@ -22,7 +22,7 @@ class _Unusable(NamedTuple):
 
 
 def _hides_texts(kind: T) -> T:
-    """Class decorator that converts string arguments to `Secret`, which tracebacks do not show."""
+    """Class decorator that converts string arguments to `Secret`, to hide them in tracebacks."""
     make: Any = kind.__init__  # type: ignore[misc]  # of a class
 
     def secret(value: Any) -> Any:
@@ -59,7 +59,7 @@ class _Account:
                 )
         if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
             raise ArgumentError(
-                f"app of {name} must be an AccessKey that has no app itself",
+                f"app of {name} must be an AccessKey without an app",
                 argument="app",
                 hint="pass app=AccessKey(id, key)",
             )
@@ -111,7 +111,7 @@ class AccessKey(_Account):
 @_hides_texts
 @dataclass(frozen=True, slots=True, repr=False)
 class StsToken(_Account):
-    """A temporary key pair with its token, which is not renewed. ``app``: see `AccessKey`."""
+    """A temporary key pair and its token, which are not renewed. ``app``: see `AccessKey`."""
 
     id: str
     key: str

@@ -1,4 +1,4 @@
-"""`Profile`: a connection's endpoint, project and credentials as a value."""
+"""`Profile`: a connection's endpoint, project and credentials as an immutable value."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Profile:
         return Hidden((name, value) for name, value in named.items() if value)
 
     def table(self, text: str | TableName) -> TableName:
-        """Return a table's full name; its default project and schema are the profile's."""
+        """Return a table's full name; project and schema default to those of the profile."""
         if isinstance(text, TableName):
             return text
         return TableName.parse(text, project=self.project, schema=self.schema)

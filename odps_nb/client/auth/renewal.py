@@ -116,7 +116,7 @@ class CredentialSource:
             kind = type(given).__name__
             del given
             raise self._no_keys(f"returned {kind} instead of a mapping")
-        raise ConfigError(  # omits the cause, whose message may contain keys
+        raise ConfigError(  # without the cause, whose message may contain keys
             f"{self._what} failed: {failure}",
             option="credentials",
             hint="call it directly to see why",

@@ -101,7 +101,7 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
         raise ConfigError(
             f"there is no profile {name!r} in {path}",
             option="profile",
-            hint=_did_you_mean(name, names) + f"the file has these profiles: {known}",
+            hint=_did_you_mean(name, names) + f"the file contains these profiles: {known}",
         )
     return name, _checked(name, hidden(document[name]), path)
 
@@ -205,7 +205,7 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  a keyring may raise anything
         forget_locals(error)
         said = type(error).__name__
-    raise ConfigError(  # omits the cause, whose message may contain a secret
+    raise ConfigError(  # without the cause, whose message may contain a secret
         f"the keyring cannot be opened: {said}",
         option="access_key",
         hint="unlock it and try again, run 'keyring get' to see the error, or pass the key itself",

@@ -82,7 +82,7 @@ class BlobBatch:
         self._damaged: int | None = None  # value of `_done` at the last damaged response
         self._answer: _Answer | None = None
         self._attempts = storage.attempts(
-            f"BlobRead of {len(self._unique)} blobs from number {places[0]}",
+            f"BlobRead of {len(self._unique)} blobs, starting at number {places[0]}",
             tracker=tracker,
             cancel=cancel,
         )
@@ -123,8 +123,8 @@ class BlobBatch:
     def skip(self, number: int) -> None:
         """Skip the rest of the blob with index ``number`` and continue with the next blob.
 
-        A short rest is read and dropped. If the rest is long, the connection is closed, and later
-        blobs are requested again.
+        If the rest is short, it is read and dropped. Otherwise, the connection is closed, and
+        later blobs are requested again.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -278,7 +278,7 @@ class BlobBatch:
 
 def place_note(place: int) -> str:
     """Return a note that locates a reference by its index in the whole job."""
-    return f"blob {place} of the references"
+    return f"blob {place} in the list of references"
 
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:

@@ -115,7 +115,7 @@ class DeliveredPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:
-    """A blob's size, and the media type and name that its uploader chose, which are untrusted."""
+    """A blob's size, and the untrusted media type and name that its uploader chose."""
 
     size: int
     mime_type: str = ""

@@ -252,7 +252,7 @@ class SeekableBlob(io.RawIOBase):
                 stream.receive_freely()
             while not self._whole and (goal is None or self._kept.size < goal):
                 self._fetch_piece(stream, goal)
-        except BaseException:  # even an interrupt may lose a piece between stream and spool
+        except BaseException:  # an interrupt may lose a piece between stream and spool
             self._drop()
             raise
 

@@ -193,7 +193,7 @@ class BlobUploader:
         return references
 
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
-        """Upload one group in one request, with retries, because repeating it does no harm."""
+        """Upload one group in one request, with retries, because repeating it is harmless."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
             f"of {self.stream['table']}",
@@ -243,7 +243,7 @@ class BlobUploader:
             )
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
-        """Add blobs to the progress; ``compared``: the server or this client verified checksums."""
+        """Add blobs to the progress; ``compared``: whether their checksums were verified."""
         size = sum(source.size for source in group)
         self.tracker.add(
             items=len(group),

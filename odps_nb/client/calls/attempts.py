@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one call, made by one thread; to be created just before the first attempt.
+    """The attempts of one call, made by one thread; created just before the first attempt.
 
     ``what`` names the call in notes, log lines and events. The call's requests use ``scope`` as
     their cancel token, so that `stop` reaches them after an interrupt.
@@ -54,7 +54,7 @@ class Attempts:
     scope: CancelToken = field(init=False)
     _failed: int = 0
     _refused: int = 0
-    """Number of 429s that are limited only by the deadline, because other splits progress."""
+    """Number of 429s limited only by the deadline, because other splits make progress."""
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Attempts:
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Restore half of the attempts, because other calls progress; keep the long waits."""
+        """Restore half of the attempts, because other calls make progress; keep the long waits."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -102,7 +102,7 @@ class Attempts:
         """Wait for the next attempt, or raise ``error`` with a note about the attempts.
 
         ``resume`` describes where the next attempt resumes, if not at the beginning. ``patient``
-        works like the attribute, for this failure only.
+        has the effect of the attribute, but only for this failure.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
@@ -131,7 +131,7 @@ class Attempts:
         self.pause(delay)
 
     def give_up(self, error: OdpsNbError, elapsed: float | None = None) -> NoReturn:
-        """Raise ``error`` with a note that names the call and, if several, counts its attempts."""
+        """Raise ``error`` with a note on the call and, after a retry, its number of attempts."""
         tries = "" if self._tries < 2 else f", {self._tries} attempts"
         spent = "" if elapsed is None or not tries else f" in {elapsed:.1f} s"
         error.add_note(f"{self.what}{tries}{spent}")

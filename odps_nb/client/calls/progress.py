@@ -198,8 +198,8 @@ class ProgressTracker:
         """Include received but uncounted bytes in snapshots during the block.
 
         A batch is counted when it is complete, which may take a minute on a slow network. Until
-        then, ``wire_bytes`` returns the number of bytes received. This function must be fast and
-        must not use a tracker.
+        then, ``wire_bytes`` returns the number of bytes received; it must be fast and must not
+        use a tracker.
         """
         return self._during(self._meters, wire_bytes)
 

@@ -128,8 +128,8 @@ class StorageClient:
         """Send a Storage API request, with retries, and return its decoded response.
 
         ``retry`` and ``read_timeout`` override the client's. Pass `ClientOptions.work_timeout` for
-        requests that the service may take long to process. ``patient``: retry a 429 until the
-        deadline.
+        requests that the service may take a long time to process. ``patient``: retry a 429 until
+        the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -276,7 +276,7 @@ class StorageClient:
         return open_cache(self.profile)
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a new operation's token, which `cancel` and ``parent`` also cancel."""
+        """Return a token for a new operation; `cancel` and ``parent`` cancel it, too."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)

@@ -110,7 +110,7 @@ def fan_out(
     max_bytes
         Maximum bytes of finished items that wait for the consumer.
     total_bytes
-        Total bytes that the consumer will need; no more than these are read ahead.
+        Total bytes that the consumer will need; no more than this is read ahead.
     ordered
         Whether to return items job by job, or as they arrive (in order within each job).
     """
@@ -158,7 +158,7 @@ def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
         for number, launching in enumerate(work.threads):
             try:
                 start_thread(launching)
-            except RuntimeError:  # too many threads exist, so continue with those that run
+            except RuntimeError:  # too many threads exist; continue with those already started
                 if number == 0:
                     raise
                 break
@@ -269,7 +269,7 @@ class _Round(Generic[T]):
         while not self._place(number, queue, item, size):
             if self._stopped:
                 return False
-            rest = getattr(items, "rest", None)  # does periodic work while an item waits
+            rest = getattr(items, "rest", None)  # periodic work while an item waits
             if rest is not None:
                 rest()
         return True

@@ -44,7 +44,7 @@ def increment_of(plan: ReadPlan) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A request's columns: data and partition columns, the order to return, and the filter."""
+    """A request's data and partition columns, the columns to return in order, and the filter."""
 
     data: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()

@@ -32,8 +32,8 @@ WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update
 class Increment:
     """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
 
-    If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: the
-    table has a primary key. Only then can ``changes`` request all changes, not just the last state.
+    If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: whether
+    the table has a primary key. ``changes``: whether to return every change; requires ``keyed``.
     """
 
     start: int | str

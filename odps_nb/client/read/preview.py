@@ -36,7 +36,7 @@ def fetch_preview(
     """
     if request.limit is None:
         raise ArgumentError(
-            f"the preview of {request.table} has no limit",
+            f"the preview of {request.table} needs a limit",
             hint="pass a number of rows, or 0 for all",
         )
     what = f"preview of {request.table}"

@@ -56,7 +56,7 @@ class ResumableRowStream:
     Parameters
     ----------
     request_at
-        Returns the request for the rows from a given row number on.
+        Returns the request for the rows starting at a given row number.
     what
         Description of the rows for notes and events.
     start, expected

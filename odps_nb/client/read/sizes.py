@@ -29,12 +29,12 @@ FEW_BYTES = 16
 
 
 def workers_for(asked: int | None, ahead: int) -> int:
-    """Return the number of concurrent splits, so that one batch of each fits into the budget."""
+    """Return how many splits to read concurrently so that a batch of each fits into the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
 def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
-    """Return a piece's size in bytes, so that one piece per worker fits into the budget.
+    """Return a piece size in bytes, such that one piece per worker fits into the budget.
 
     With a single worker, splits stay whole, because extra requests would only add overhead.
     """
@@ -55,7 +55,7 @@ def _width(session: ReadSession) -> int:
 
 
 def batch_bytes(ahead: int, workers: int) -> int:
-    """Return a batch's size in bytes, so that one per worker fits into half of the budget."""
+    """Return a batch size in bytes, such that one per worker fits into half of the budget."""
     return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, workers))))
 
 

@@ -1,7 +1,7 @@
 """Reads a session's rows: one split, or all splits (``docs/protocol.md`` sections 3.3, 4).
 
 A broken split resumes at the next unread row. An expired session raises an error, because a new
-session would be another snapshot.
+session would have another snapshot.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def iter_split(
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
-    """Return a row's position, as text and number: in the session if known, else in the split."""
+    """Return a row's position in the session if known, else in the split, as text and number."""
     if isinstance(split, RowRangeSplit) and not session.prunes:
         return f"row {split.offset + row} of {session.table}", split.offset + row
     return f"row {row} of {split} of {session.table}", row
@@ -182,7 +182,7 @@ def iter_batches(
     read_ahead
         Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
-        Maximum total bytes of all batches; exceeding it raises.
+        Maximum total bytes of all batches; exceeding it raises an error.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
@@ -331,7 +331,7 @@ def iter_placed(
     read_ahead: int,
     cancel: CancelToken | None = None,
 ) -> Generator[Placed, None, None]:
-    """Iterate over all rows from a position on, as batches with their positions.
+    """Iterate over all rows, starting at a position, as batches with their positions.
 
     Earlier splits, and earlier rows of the position's split, are not read. The session's limit is
     ignored.

@@ -53,7 +53,7 @@ class TableOptions:
     properties
         Table properties. `create_table_sql` adds those required for BLOBs or a primary key.
     lifecycle
-        Days without change after which the service drops the table or partition.
+        Days without changes after which the service drops the table or partition.
     cluster_by, buckets
         Columns whose hash selects a row's bucket, and the number of buckets. For a primary-key
         table, ``buckets`` alone sets the number of write buckets.
@@ -134,7 +134,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
     if not options.cluster_by:
         if options.buckets is not None and not options.primary_key:
             raise ArgumentError(
-                "buckets= is given without cluster_by=",
+                "buckets= was passed without cluster_by=",
                 hint="pass columns as well: cluster_by=['id'], buckets=16",
             )
         return []
@@ -146,7 +146,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Add the required properties to the caller's (from live tests of pyodps and the C++ SDK)."""
+    """Add required properties, known from live tests of pyodps and the C++ SDK, to the caller's."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed["transactional"] = "true"

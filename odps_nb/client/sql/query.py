@@ -53,10 +53,10 @@ SQL_ZONE = "odps.sql.timezone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query. ``is_over``: whether it was known to be finished when this was created.
+    """A submitted query.
 
-    ``sql`` is the text without ``SET`` statements; ``settings`` come from these and from the
-    caller.
+    ``is_over``: whether the query was known to have ended when this object was created. ``sql``:
+    the text without ``SET`` statements. ``settings`` come from these statements and the caller.
     """
 
     project: str
@@ -68,7 +68,7 @@ class SqlInstance:
 
     @property
     def title(self) -> str:
-        """The query's text in one line, shortened for captions."""
+        """The query's text on one line, shortened for captions."""
         return query_title(self.sql)
 
 
@@ -203,7 +203,7 @@ def _ends(
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
 ) -> bool:
-    """Wait until the query ends; return ``False`` if it still runs after ``timeout`` seconds."""
+    """Wait until the query ends; return ``False`` if it is still running after ``timeout`` s."""
     if instance.is_over:
         return True
     cancel = cancel or CancelToken()
@@ -254,7 +254,7 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(storage: StorageClient, task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    if error.code in _MISSING:  # a REST request would raise the same class
+    if error.code in _MISSING:  # the error class that a REST request raises
         error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
     elif _NO_PARTITION.search(error.message):  # the service has no code for this error
         error = NotFoundError(
@@ -307,7 +307,7 @@ def run_sql(
         done = stop_quietly(storage, instance)
         late = RequestTimeoutError(
             f"the query did not end within {timeout:g} s and "
-            + ("was cancelled" if done else "could not be cancelled: it may still run"),
+            + ("was cancelled" if done else "could not be cancelled: it may still be running"),
             hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
         )
         late.in_doubt = True

@@ -226,7 +226,7 @@ def iter_result_rows(
     unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over a range of rows with one request; resume at the next row after a break."""
+    """Iterate over a range of rows with one request; after a break, resume at the next row."""
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 

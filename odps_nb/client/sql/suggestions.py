@@ -1,6 +1,6 @@
 """Suggests the nearest names in the error of a query with an unknown column or table.
 
-The service names only what it cannot resolve (vendor's manual, *Rewrite incompatible SQL
+The service reports only the unresolved name (vendor's manual, *Rewrite incompatible SQL
 statements*), so the client looks up the tables that the query names.
 """
 

@@ -153,7 +153,7 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
     for one, other in zip(found, first, strict=False):
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
-                f"column {one.name!r} is {one.type} in one batch and {other.name!r} is "
+                f"column {one.name!r} is {one.type} in one batch, but {other.name!r} is "
                 f"{other.type} in the first",
                 column=one.name,
                 source_type=str(one.type),

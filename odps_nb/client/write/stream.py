@@ -205,7 +205,7 @@ class WriteStream:
     def _send(self, part: RowPart, compression: Compression) -> None:
         first = self.rows
         attempts = self._storage.attempts(
-            f"TableWrite of {part.rows} rows from row {first} on into {self.label} of "
+            f"TableWrite of {part.rows} rows, starting at row {first}, into {self.label} of "
             f"{self._session.table}",
             tracker=self._tracker,
             cancel=self._cancel,
@@ -227,7 +227,7 @@ class WriteStream:
             except (TransportError, ServerFaultError, ProtocolError) as error:
                 self._look_up(error, first, end, attempts)
             except ServiceError as error:
-                attempts.again(error, idempotent=False)  # this raises unless nothing was executed
+                attempts.again(error, idempotent=False)  # raises if rows may have arrived
 
     def _upload(
         self, part: RowPart, compression: Compression, attempts: Attempts

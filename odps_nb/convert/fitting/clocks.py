@@ -101,7 +101,7 @@ def _in_unit(
         valid & (numbers % factor != 0),
         target,
         f"it is more precise than a {_NAMES[unit]}"
-        + (", and another value is not in the years 1677 to 2262" if unit == "us" else ""),
+        + (", and another value is outside the years 1677 to 2262" if unit == "us" else ""),
         f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
     )
     return numbers // factor

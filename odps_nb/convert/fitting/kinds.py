@@ -88,7 +88,7 @@ def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:
         return None
     try:
         return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
-    except (OverflowError, ValueError):  # an integer of over 64 bits, or text with surrogates
+    except (OverflowError, ValueError):  # an integer over 64 bits, or text with surrogates
         return None
 
 

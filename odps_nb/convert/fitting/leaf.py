@@ -61,7 +61,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.INTERVAL_YEAR_MONTH: _NUMBERS,
 }
 _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    # (kinds of the values, kinds of the target, cure)
+    # (kinds of the values, kinds of the target, hint)
     (("text",), ("duration",), "convert it with pd.to_timedelta"),
     (
         ("text",),

@@ -196,7 +196,7 @@ def _fit_list(
 def lists_of(
     offsets: pa.Array, values: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType
 ) -> pa.Array:
-    """Return converted values as lists; raise if a VECTOR has a wrong length or contains nulls."""
+    """Return converted values as lists; raise if a VECTOR has nulls or the wrong length."""
     if not isinstance(target, VectorType):
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     lists = pa.ListArray.from_arrays(offsets, values)
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Replace a `ValueMisfit`'s positions in the packed values by the positions of the lists."""
+    """Replace a `ValueMisfit`'s positions in the packed values with the positions of the lists."""
     try:
         yield
     except ValueMisfit as error:

@@ -68,7 +68,7 @@ def _decimal_scalar(unscaled: int, kind: pa.DataType) -> pa.Scalar:
 
 
 def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
-    """Convert floats to the nearest value, and integers that the type stores exactly."""
+    """Convert floats to the nearest value, and integers only if the type stores them exactly."""
     if array.type.equals(wanted):
         return array
     if pt.is_floating(array.type):
@@ -169,7 +169,7 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
     """Round decimals half away from zero to ``scale`` decimal places."""
     if array.type.scale <= scale:
         return array
-    if array.type.bit_width > 128:  # Arrow rounds runs of nines wrongly in 256 bits
+    if array.type.bit_width > 128:  # Arrow rounds runs of nines incorrectly in 256 bits
         step = Decimal(1).scaleb(-scale)
         values = (
             one if one is None else one.quantize(step, ROUND_HALF_UP, _EXACT)

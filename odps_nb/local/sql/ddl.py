@@ -24,7 +24,6 @@ from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import Partition, StoredTable, check_decimals
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
-from odps_nb.wire.calls.errors import with_advice
 
 ZONE = "odps.sql.timezone"
 
@@ -70,7 +69,7 @@ class Place:
             return catalog.table(wanted)
         except NotFoundError as error:
             advice = self._advice(catalog, name, error.code)
-            message = with_advice(error.message, advice)
+            message = faults.with_advice(error.message, advice)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
     def _advice(self, catalog: Catalog, name: Name, code: str | None) -> str:

@@ -12,7 +12,6 @@ from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.sql.macros import FAR
 from odps_nb.terms import shorten
-from odps_nb.wire.calls.errors import with_advice
 
 _SHOWN = 200
 
@@ -98,7 +97,7 @@ def _semantic(message: str, at: tuple[int, int] = (1, 1), advice: str = "") -> E
 
 
 def _failure(message: str, advice: str) -> Exception:
-    return faults.invalid(with_advice(f"ODPS-0121095: {message}", advice))
+    return faults.invalid(faults.with_advice(f"ODPS-0121095: {message}", advice))
 
 
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
@@ -175,7 +174,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         f"{FAR}|Could not convert Timestamp to higher precision",
         lambda _found, _names: FarTime(
-            with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400
+            faults.with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400
         ),
     ),
     (

@@ -46,7 +46,6 @@ from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
 if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
@@ -149,7 +148,7 @@ class SqlRunner:
         if not table.is_partitioned:
             message = f"Semantic analysis exception - {table.name} has no partitions"
             advice = "pass a partitioned table to MAX_PT"
-            raise faults.invalid(with_advice(f"ODPS-0130071: {message}", advice))
+            raise faults.invalid(faults.with_advice(f"ODPS-0130071: {message}", advice))
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
 

@@ -18,7 +18,6 @@ from odps_nb.local.duck_text import compared_with
 from odps_nb.local.sql.ddl import ZONE, zone_of
 from odps_nb.local.sql.trees import call, cast, forget, wrap
 from odps_nb.schema import TypeCode
-from odps_nb.wire.calls.errors import with_advice
 
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(
@@ -233,7 +232,7 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
         moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError:
         raise faults.invalid(
-            with_advice(
+            faults.with_advice(
                 f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
                 "the year 9999 in UTC",
                 f"use a time at least one day away from that limit, or set {ZONE} to UTC",

@@ -202,7 +202,7 @@ def _level(text: str, *, quoted: bool) -> tuple[str, str]:
         value = value[1:-1]
     if match is None or not value:
         raise InvalidRequestError(
-            f"{text[:80]!r} is not a partition level key=value",
+            f"{text[:80]!r} is not a partition level of the form key=value",
             status=400,
             code="InvalidPartitionSpec",
         )

@@ -244,11 +244,6 @@ def code_of_text(text: str) -> str | None:
     return _CODE_OF_NUMBER.get(number[1]) if number else None
 
 
-def with_advice(message: str, advice: str) -> str:
-    """Return a message with the advice appended, as the embedded service sends it."""
-    return f"{message} (to do: {advice})" if advice else message
-
-
 def split_advice(message: str) -> tuple[str, str | None]:
     """Split a message into its text and the advice at its end."""
     found = _ADVICE.search(message)

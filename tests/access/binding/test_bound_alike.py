@@ -74,6 +74,7 @@ def ask(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
     return asker(odps, table, request.param)
 
 
+@pytest.mark.gate(60)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_value_finds_its_row_and_what_is_greater(ask, case):
     for sign in ("=", ">"):
@@ -129,6 +130,7 @@ def test_a_date_is_its_midnight_in_comparisons_with_times(ask):
     assert ask("ts < :x", x=dt.date(1970, 1, 1)) == [0]
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("column", TIMES)
 def test_a_time_beyond_nanoseconds_is_compared_with_every_time(ask, column):
     first, last = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)
@@ -210,6 +212,7 @@ FORMS: dict[str, Callable[[Connection, Table, str, int], object]] = {
 }
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("column", TIMES)
 def test_a_watermark_finds_its_row_and_exactly_what_is_newer(zoned, column):
     odps, table = zoned
@@ -271,6 +274,7 @@ def test_text_with_control_characters_finds_its_row(odps, new_name, way):
     assert ask("s > :x", x="a\x00") == [1, 3, 6, 7, 8]
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("way", ["where", "sql"])
 @pytest.mark.parametrize("zone", ["UTC", *ZONES[1:]])
 def test_the_ends_of_nanoseconds_are_found_and_compared(profile, new_name, way, zone):

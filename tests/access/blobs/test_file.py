@@ -231,6 +231,7 @@ def test_what_an_uploader_says_of_a_blob_is_not_believed(odps):
 # -- what is fetched ----------------------------------------------------------------------------
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("head", [100, 3 * MIB])
 def test_a_head_fetches_at_most_one_mebibyte_more(odps, blobs, content, cache, head):
     """Counted at a socket that a client takes no more bytes from, however long it waits."""

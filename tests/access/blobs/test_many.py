@@ -178,7 +178,7 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
     assert names[4:] == ["a", "A-2"]
     with pytest.raises(ArgumentError, match="returned a int") as caught:
         odps.blobs(hostile).save(tmp_path, file_name=lambda index, head: index)
-    assert caught.value.notes[-1] == "blob 0 of the references"
+    assert caught.value.notes[-1] == "blob 0 in the list of references"
 
 
 def test_existing_files_are_kept_unless_overwrite_is_set(odps, hostile, tmp_path):
@@ -294,7 +294,7 @@ def test_a_damage_that_stays_leaves_whole_files_and_no_half_one(tmp_path):
     with scripted(step, attempts=7) as (fetch, _), pytest.raises(ChecksumError) as caught:
         save(fetch, range(8, 24), tmp_path)
     assert caught.value.request_id == "req-1"
-    assert caught.value.notes[0] == "blob 7 of the references"
+    assert caught.value.notes[0] == "blob 7 in the list of references"
     assert {path.name for path in tmp_path.iterdir()} == {f"{n}.txt" for n in range(8, 15)}
     for path in tmp_path.iterdir():
         assert path.read_bytes() == content(int(path.stem))
@@ -303,7 +303,7 @@ def test_a_damage_that_stays_leaves_whole_files_and_no_half_one(tmp_path):
 def test_an_unknown_reference_is_reported_with_its_position(tmp_path):
     with scripted() as (fetch, _), pytest.raises(NotFoundError) as caught:
         save(fetch, [3, None, 3, 1234, 5], tmp_path)
-    assert "blob 3 of the references" in caught.value.notes
+    assert "blob 3 in the list of references" in caught.value.notes
     assert [path.name for path in tmp_path.iterdir()] == ["3.txt"]
 
 
@@ -398,7 +398,7 @@ def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):
     with pytest.raises(Mine) as caught:
         odps.blobs(media.drop_null()).save(tmp_path, file_name=name, progress=told)
     assert caught.value is raised
-    assert raised.__notes__ == ["blob 2 of the references"]
+    assert raised.__notes__ == ["blob 2 in the list of references"]
 
 
 def test_a_damage_is_not_hidden_by_a_consumer_that_catches_everything():

@@ -94,6 +94,7 @@ def test_a_query_over_a_scan_reads_its_stream_once(watched, recorder):
     assert [one.action for one in requests].count("TableRead") == 1
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(
     ("condition", "partitions"),
     [
@@ -111,6 +112,7 @@ def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, cond
     assert asked(recorder.take())[1] == partitions
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize(
     ("condition", "predicate"),
     [

@@ -33,6 +33,7 @@ def there(in_shanghai):
     return pl.DataFrame(scan.to_arrow())
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize(
     "condition",
     [

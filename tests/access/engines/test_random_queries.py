@@ -269,6 +269,7 @@ QUERIES = st.sampled_from(
 )
 
 
+@pytest.mark.nightly
 @given(query=QUERIES, condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
 def test_duckdb_sees_the_rows_of_a_full_read(asked, query, condition, columns):
@@ -293,6 +294,7 @@ FRAMES = st.sampled_from(
 )
 
 
+@pytest.mark.nightly
 @given(frame=FRAMES, condition=CONDITIONS, columns=SELECTED)
 @settings(max_examples=EXAMPLES)
 def test_polars_sees_the_rows_of_a_full_read(asked, frame, condition, columns):

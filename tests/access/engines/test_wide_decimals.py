@@ -80,6 +80,7 @@ def test_a_longer_value_is_an_error_of_its_column_only(table):
     assert longest == 1e30
 
 
+@pytest.mark.nightly
 def test_a_result_of_sql_becomes_a_frame_of_polars(odps):
     found = odps.sql("select id, amount from orders order by id limit 3").to_polars(progress=False)
     assert isinstance(found, pl.DataFrame)

@@ -125,6 +125,7 @@ def forms(table: Table, **options: Any) -> dict[str, Callable[[], Cells]]:
     }
 
 
+@pytest.mark.gate(1)
 def test_no_form_of_a_read_has_the_blanks(table: Table) -> None:
     """Evidence 153: CHAR(n) comes padded with blanks to n, or not; a user gets it without."""
     for name, shown in forms(table).items():
@@ -137,6 +138,7 @@ def test_an_option_keeps_what_the_service_sends(table: Table, form: str) -> None
         assert shown() == sent, name
 
 
+@pytest.mark.gate(1)
 def test_bytes_have_the_blanks_with_the_same_option_only(table: Table, form: str) -> None:
     sent = PADDED if form == "padded" else STRIPPED
     for name, shown in forms(table, text="binary").items():
@@ -175,6 +177,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.gate(6)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_conditions_ignore_blanks_at_the_end_here_and_on_the_service(
     table: Table, condition: str
@@ -199,6 +202,7 @@ def test_sql_groups_and_joins_without_blanks(odps: Connection, table: Table) -> 
     odps.drop_table("more_chars")
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("char_padding", [False, True])
 def test_what_was_read_can_be_written_and_is_the_same(
     odps: Connection, table: Table, *, char_padding: bool

@@ -52,6 +52,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.gate(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_conditions_give_the_rows_that_duckdb_gives(loaded, duck, seed):
     made = Conditions(seed).condition()

@@ -111,6 +111,7 @@ def forms(table: Table, column: str, mode: str) -> dict[str, Callable[[], list[A
     }
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("mode", ["replace", "binary"])
 @pytest.mark.parametrize("column", BYTES)
 def test_every_form_of_a_read_gives_the_same_cells(table: Table, column: str, mode: str) -> None:

@@ -138,6 +138,7 @@ def travelled(odps: Connection) -> Iterator[Table]:
     odps.drop_table(name)
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
 def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
     travelled: Table, road: Callable[[Table, str, int], None]

@@ -112,7 +112,7 @@ def test_a_key_is_not_guessed(odps: Connection, new_name: Name) -> None:
     table.upsert(rows)
     with pytest.raises(ConversionError, match="the key 'id' is in the index"):
         table.delete(rows.set_index("id")["v"])
-    with pytest.raises(ArgumentError, match="'gone', which deleted= names"):
+    with pytest.raises(ArgumentError, match="'gone', which was passed as deleted="):
         table.upsert(rows, deleted="gone")
     assert table.read().row_count == 2
     table.delete(rows["id"].head(1))

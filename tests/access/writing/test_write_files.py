@@ -227,6 +227,7 @@ def below_another_folder(file: Path) -> None:
 CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_another_folder)
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])
 def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(

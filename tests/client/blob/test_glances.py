@@ -98,7 +98,7 @@ def test_a_blob_that_is_not_there_is_missing_alone(place):
             for _ in range(2):
                 with pytest.raises(NotFoundError) as caught:
                     glance.open()
-            assert f"blob {place} of the references" in caught.value.notes
+            assert f"blob {place} in the list of references" in caught.value.notes
 
 
 @pytest.mark.parametrize("bad", [0, 2, 4])

@@ -138,7 +138,7 @@ def test_a_flipped_bit_that_stays_is_a_checksum_error():
     with pytest.raises(ChecksumError) as caught:
         fetch(1, flip_at(0.5), refs=[reference(7)], retry=RetryPolicy(max_attempts=2))
     assert caught.value.request_id == "req-1"
-    assert "BlobRead of 1 blobs from number 0, 2 attempts" in caught.value.notes[-1]
+    assert "BlobRead of 1 blobs, starting at number 0, 2 attempts" in caught.value.notes[-1]
 
 
 @pytest.mark.parametrize("given", [1, 2, 4])
@@ -165,7 +165,7 @@ def test_an_unknown_reference_is_named(place):
         with pytest.raises(NotFoundError, match=reference(1234).token) as caught:
             consume()
     assert tracker_items == [content(n) for n in range(place)]
-    assert f"blob {place} of the references" in caught.value.notes
+    assert f"blob {place} in the list of references" in caught.value.notes
     assert (caught.value.code, caught.value.request_id) == ("NoSuchObject", "req-1")
 
 

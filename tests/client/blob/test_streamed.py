@@ -189,7 +189,7 @@ def test_a_damage_that_comes_again_is_that_of_one_blob(bad):
     ):
         seen.extend(number(blob.reference) for blob in blobs)
     assert seen == list(range(bad))
-    assert caught.value.notes[0] == f"blob {bad} of the references"
+    assert caught.value.notes[0] == f"blob {bad} in the list of references"
 
 
 def test_a_damage_that_stays_is_an_error_that_says_where():
@@ -198,7 +198,7 @@ def test_a_damage_that_stays_is_an_error_that_says_where():
         blob = next(blobs)
         with pytest.raises(ChecksumError) as caught:
             blob.read()
-    assert "blob 1 of the references" in caught.value.notes
+    assert "blob 1 in the list of references" in caught.value.notes
     assert not blob.verified
 
 
@@ -236,7 +236,7 @@ def test_an_unknown_blob_is_named_by_its_place(place):
         seen.extend(number(blob.reference) for blob in blobs)
     assert seen == list(range(place))
     assert reference(1234).token in str(caught.value)
-    assert caught.value.notes.count(f"blob {place} of the references") == 1
+    assert caught.value.notes.count(f"blob {place} in the list of references") == 1
 
 
 def test_the_time_that_a_reader_takes_is_not_spent_on_tries():

@@ -200,7 +200,7 @@ def test_a_preview_is_read_whole_or_again():
 def test_a_preview_always_says_how_many_rows():
     """evidence 140 (C++ client: TestAllPartitions): what comes without a limit nobody knows"""
     with Service() as service, service.client() as storage:
-        with pytest.raises(ArgumentError, match="has no limit"):
+        with pytest.raises(ArgumentError, match="needs a limit"):
             fetch_preview(storage, Preview(table=TABLE))
         assert service.seen == []
 

@@ -126,6 +126,7 @@ def test_batches_without_rows_are_left_out():
         assert [batch.num_rows for batch in iter(stream.next, None)] == [95]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("way", ["length", "chunked", "until close"])
 def test_a_cut_inside_or_between_messages_is_an_error(way):
     marks = [at for at in range(len(WHOLE)) if WHOLE[at : at + 4] == b"\xff\xff\xff\xff"]

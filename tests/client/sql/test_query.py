@@ -323,7 +323,7 @@ def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
     with (
         ControlService(**script) as service,
         service.client() as storage,
-        pytest.raises(RequestTimeoutError, match="could not be cancelled: it may still run"),
+        pytest.raises(RequestTimeoutError, match="could not be cancelled: it may still be running"),
     ):
         run_sql(storage, "select 1", timeout=0.01)
     assert "could not be stopped" in caplog.text

@@ -47,6 +47,7 @@ def test_rows_are_written_in_parts_and_committed_once(compression):
     assert shown.splits[0].done
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("fault", PARTS)
 def test_one_fault_in_an_upload_doubles_and_loses_nothing(fault):
     for place in range(4):
@@ -172,7 +173,7 @@ def test_a_refused_upload_aborts_the_session(fault, kind):
         with pytest.raises(kind) as caught:
             write(service)
         assert service.status == "ABORTED"
-    assert "TableWrite of 30 rows from row 0 on into stream 0 of p.t" in caught.value.notes[0]
+    assert "TableWrite of 30 rows, starting at row 0, into stream 0 of p.t" in caught.value.notes[0]
     assert caught.value.notes[-1] == "the write was aborted; none of its rows are in the table"
 
 

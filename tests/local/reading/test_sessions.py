@@ -84,6 +84,7 @@ def test_a_range_beyond_the_end_gives_what_there_is(peer: Peer, plain: str) -> N
     assert caught.value.code == "InvalidRowRange"
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("size", [5_000, 20_000, 10**9])
 def test_splits_by_size_cover_the_table(fine: Peer, fine_plain: str, size: int) -> None:
     session = fine.open_read(fine_plain, split_mode=SplitMode.SIZE, split_number=size)

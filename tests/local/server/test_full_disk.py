@@ -110,6 +110,7 @@ def test_a_full_disk_is_said_at_work_and_at_the_start_and_nothing_is_lost(disk: 
         assert len(disk.data() - before) == 2
 
 
+@pytest.mark.nightly
 def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
     """The disk is full when the end of the query is to be written down, too."""
     with start(disk.root, samples=False) as service:
@@ -128,6 +129,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
         assert peer.read("s").num_rows == 200_000
 
 
+@pytest.mark.nightly
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
     """What a quota does, and what can be had without root."""
     root = tmp_path / "root"

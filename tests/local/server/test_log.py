@@ -55,6 +55,7 @@ def ask(peer: Peer) -> None:
         Peer(peer.service, access_key="a-wrong-key").open_read("t")
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("options", [(), ("--verbose",)], ids=["quiet", "verbose"])
 def test_the_log_says_what_broke_and_no_secret(
     bare: LocalService, options: tuple[str, ...]

@@ -52,6 +52,7 @@ ROW = [
 ]
 
 
+@pytest.mark.gate(1)
 def test_a_constant_is_the_same_clock_time_in_every_column(zoned: Connection, name: str) -> None:
     for row in ROW:
         zoned.sql(f"truncate table {name}").wait()
@@ -75,6 +76,7 @@ COPIED = [
 ]
 
 
+@pytest.mark.gate(1)
 def test_times_that_are_copied_show_the_same_clock_time(
     zoned: Connection, name: str, new_name: Callable[[str], str]
 ) -> None:
@@ -91,6 +93,7 @@ def test_times_that_are_copied_show_the_same_clock_time(
     zoned.drop_table(to)
 
 
+@pytest.mark.gate(1)
 def test_an_update_of_a_clock_time_changes_only_its_rows(
     zoned: Connection, new_name: Callable[[str], str]
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_cast_to_timestamp_ntz_is_a_timestamp_ntz(zoned: Connection, name: str
     assert set(found.to_pandas().iloc[0].astype(str)) == {TEXT}
 
 
+@pytest.mark.gate(1)
 def test_a_text_is_read_by_the_clock_of_the_session(zoned: Connection, name: str) -> None:
     zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
     for text in (TEXT, "2024-07-01T12:34:56", "2024/07/01 12:34:56", "2024-7-1 12:34:56"):

@@ -154,6 +154,7 @@ def test_text_is_inserted_as_an_instant_of_the_session(
 NANOS = "2024-07-01 22:30:00.123456789"
 
 
+@pytest.mark.gate(1)
 def test_values_of_instants_are_shown_by_the_clock_in_text_dates_and_clock_times(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
@@ -246,6 +247,7 @@ NESTED = (
 )
 
 
+@pytest.mark.gate(1)
 def test_instants_taken_out_of_nested_values_are_shown_by_the_clock(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:

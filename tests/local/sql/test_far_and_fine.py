@@ -42,6 +42,7 @@ def shown(peer: Peer, name: str) -> dict[int, str]:
     return {row["id"]: row["t"] for row in rows}
 
 
+@pytest.mark.gate(1)
 def test_a_statement_that_needs_both_is_refused_and_loses_nothing(peer: Peer, name: str) -> None:
     peer.sql(f"insert into {name} values (1, {FINE}), (2, '2024-01-02 00:00:00')")
     before = shown(peer, name)
@@ -52,6 +53,7 @@ def test_a_statement_that_needs_both_is_refused_and_loses_nothing(peer: Peer, na
         assert shown(peer, name) == before, statement
 
 
+@pytest.mark.nightly
 def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: Callable[[str], str]) -> None:
     name = new_table("(a timestamp, b timestamp)")
     for query in (

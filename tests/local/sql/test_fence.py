@@ -116,6 +116,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.gate(10)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda text: text[:40])
 def test_sql_reaches_nothing_but_tables(odps, query):
     with pytest.raises((QueryError, InvalidRequestError, NotFoundError)) as caught:

@@ -57,6 +57,7 @@ def bounded() -> Iterator[LocalService]:
         yield running
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
 def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
     peer = Peer(bounded)
@@ -108,6 +109,7 @@ def test_a_query_has_no_keys_of_the_service(hurried: LocalService) -> None:
     assert "my-secret" not in " ".join(query.cmdline())
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_queries_end_with_their_service(number: signal.Signals) -> None:
     with start(samples=False) as service:
@@ -128,6 +130,7 @@ def test_queries_end_with_their_service(number: signal.Signals) -> None:
     assert not root.exists()
 
 
+@pytest.mark.nightly
 def test_many_queries_at_once_use_few_processes(bounded: LocalService) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

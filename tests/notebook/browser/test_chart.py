@@ -106,6 +106,7 @@ def test_a_chart_from_code_has_tooltips_and_code_to_copy(page):
     expect(view.get_by_role("button", name="Copied")).to_be_visible()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_labels_are_readable_in_dark_and_light(page, theme):
     change_theme(page, theme)

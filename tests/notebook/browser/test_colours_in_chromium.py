@@ -45,6 +45,7 @@ PICTURES = {
 }
 
 
+@pytest.mark.nightly
 def test_a_preview_has_the_colours_that_chromium_shows(context):
     page = context.new_page()
     apart = {}

@@ -158,6 +158,7 @@ def touch(frame):
         page.keyboard.press(key)
 
 
+@pytest.mark.nightly
 def test_control_the_sandbox_and_the_policy_alone_let_it_out(visit, listen):
     listeners = {name: listen() for name in CALLS if "hides" not in name}
     sources = [escape(POLICY + spelled(CALLS[name], to)) for name, to in listeners.items()]
@@ -244,6 +245,7 @@ def test_hostile_drawings_leave_the_page_alive_and_plain_ones_are_drawn(visit):
     assert [alt for alt, loaded in drawn if not loaded] == []
 
 
+@pytest.mark.nightly
 def test_the_costliest_drawing_that_is_let_through_is_drawn(visit):
     shape = '<path stroke="red" stroke-dasharray="1" d="M0 0L9 9" marker-end="url(#m)"/>'
     marker = '<marker id="m"><circle r="3"/><circle r="2"/></marker>'

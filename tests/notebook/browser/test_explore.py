@@ -381,6 +381,7 @@ def test_the_keys_are_listed(page):
     expect(view.get_by_role("dialog")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_a_long_and_a_nested_value_unfold(page):
     view = explorer(page, ORDERS)
     cell(view, 0, column_of(view, "address")).click()
@@ -420,6 +421,7 @@ def test_values_are_text_and_nothing_is_loaded_from_elsewhere(page, jupyter):
     assert not [url for url in page.traffic.urls if "beacon" in url]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_texts_are_readable_in_dark_and_light(page, theme):
     look_at_a_theme(page, explorer(page, ORDERS), theme)

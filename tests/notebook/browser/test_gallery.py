@@ -290,6 +290,7 @@ def test_a_list_shows_the_rows_next_to_the_pictures(page):
     view.get_by_label("show as a grid").click()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
 def test_texts_are_readable_in_dark_and_light(page, theme):
     page.evaluate(

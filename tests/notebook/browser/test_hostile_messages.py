@@ -203,6 +203,7 @@ def test_a_gallery_shows_text_and_pictures_of_its_own(
     check(page)
 
 
+@pytest.mark.nightly
 def test_a_file_picker_shows_names_of_files_and_errors_as_text(
     view: Callable[..., Page], odps: Connection
 ) -> None:

@@ -160,6 +160,7 @@ def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
     lab.write(4, "")
 
 
+@pytest.mark.nightly
 def test_ten_thousand_tables_come_from_the_cache_and_only_those_in_view_are_drawn(
     connected: Lab,
 ) -> None:
@@ -351,6 +352,7 @@ def test_an_error_is_shown_below_its_table_as_text(browsed: Lab, odps, new_name)
     browsed.find("orders")
 
 
+@pytest.mark.nightly
 def test_a_restarted_kernel_is_queried_again(browsed: Lab) -> None:
     context = f"{CURRENT}.context.sessionContext"
     browsed.page.evaluate(f"() => {{ {context}.restartKernel(); }}")

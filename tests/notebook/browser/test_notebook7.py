@@ -78,6 +78,7 @@ def test_an_explorer_turns_pages_and_shows_its_profile(page: Page) -> None:
     expect(panel).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_a_bar_filters_and_a_header_sorts(page: Page) -> None:
     view = explorer(page, MEDIA)
     cell(view, -1, 2).locator("g").first.click()
@@ -98,6 +99,7 @@ def test_a_profile_of_all_rows_can_be_cancelled(page: Page) -> None:
     cancel_a_profile(explorer(page, ORDERS))
 
 
+@pytest.mark.nightly
 def test_the_keyboard_alone_moves_turns_filters_and_opens(page: Page) -> None:
     use_the_keyboard(page, explorer(page, ORDERS))
 

@@ -176,6 +176,7 @@ def test_no_script_runs_and_no_request_leaves_a_gallery(drawn, site, samples):
     assert_quiet(drawn, site)
 
 
+@pytest.mark.nightly
 def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
     html = gallery.mimebundle(samples, view="list", render=True)["text/html"]
     page = visit(document(html))
@@ -229,6 +230,7 @@ def test_pictures_and_players_do_show_and_load(drawn):
     )
 
 
+@pytest.mark.nightly
 def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     files = {**document_files.files(), **media_files.files()}
     url = f"{site.url}beacon/paper"
@@ -250,6 +252,7 @@ def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     page.close()
 
 
+@pytest.mark.nightly
 def test_the_keyboard_reaches_every_tile_in_order(drawn):
     page = drawn
     labels = page.evaluate(

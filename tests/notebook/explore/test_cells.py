@@ -57,6 +57,7 @@ def all_ids(view):
     return found
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("column", ["id", "part", "amount", "share", "day", "seen", "flag", "word"])
 def test_a_cell_selects_the_rows_with_its_value_or_all_others(view, written, column):
     n, values = written.schema.get_field_index(column), written[column].to_pylist()

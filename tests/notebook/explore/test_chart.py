@@ -346,6 +346,7 @@ def test_a_large_chart_does_not_take_the_place_of_the_rows(table, monkeypatch):
     assert "<table" in with_chart["text/html"]
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_code_draws_the_chart(table, odps, kind):
     mpl.use("agg")

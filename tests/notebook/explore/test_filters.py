@@ -123,6 +123,7 @@ def matches(column, rule):
     return nulls if rule is None else ~nulls & column.map(rule, na_action="ignore").eq(other=True)
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize(
     ("column", "given", "rule"), CHOSEN, ids=[f"{column} {given}" for column, given, _ in CHOSEN]
 )
@@ -136,6 +137,7 @@ def test_a_filter_and_its_exclusion_divide_the_rows(view, frame, column, given, 
     assert found_ids(view) == frame["id"][~wanted].tolist(), view.where
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_a_text_is_matched_literally_whatever_its_signs(view, frame, text):
     given = {"values": ([text], lambda v: v == text)}

@@ -62,6 +62,7 @@ def look(view: RowView, number: int) -> None:
     assert ids(view.page(number * SIZE)) == expected(number)
 
 
+@pytest.mark.gate(1)
 def test_going_back_moves_no_row_before_the_page(view, recorder):
     recorder.take()
     look(view, PAGES - 1)

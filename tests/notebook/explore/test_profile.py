@@ -222,6 +222,7 @@ def test_the_bars_of_orders_divide_the_rows_of_a_sample_and_of_all_rows(orders):
     assert any(label.startswith("above ") for label in beyond)
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize("name", EDGES)
 def test_the_bars_of_unusual_columns_divide_their_rows(name):
     type_text, array = EDGES[name]

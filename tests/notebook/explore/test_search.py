@@ -137,6 +137,7 @@ def expected(texts, needle):
 # -- search ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("table", ["types_all", "explore_search", "orders"])
 def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_them(
     odps, written, table
@@ -152,6 +153,7 @@ def test_the_text_of_every_cell_and_its_parts_find_exactly_the_rows_that_show_th
         assert found == expected(texts, needle), needle
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize(
     "needle",
     [
@@ -241,6 +243,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("search", ["", "hangzhou"])
 def test_rows_are_sorted_by_several_columns_with_nulls_below_all_values(

@@ -123,6 +123,7 @@ def test_text_that_is_not_utf8_is_never_changed_silently(odps, new_name, kind):
         view.close()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     "choice",
     [Choice(), Choice(search="no such text"), Choice(conditions=("note = 'no such text'",))],

@@ -98,6 +98,7 @@ def test_columns_have_their_comments_and_cells_are_texts(view):
     ]
 
 
+@pytest.mark.nightly
 def test_no_more_than_a_mebibyte_is_kept_however_many_pages_are_seen(odps, written):
     view = RowView(rows_of(odps.table("orders").read()))
     for start in range(0, 6000, 100):

@@ -28,6 +28,7 @@ def table(odps) -> Iterator[str]:
 
 # A magic binds a variable with the code of `Table.read` and `Connection.sql`, for which
 # tests/access/binding/test_bound_alike.py tests every case in the gate.
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("case", sampled(CASES, lambda case: case.column))
 def test_a_value_means_the_same_in_every_magic(ip, case):
     ip.user_ns["x"] = case.value
@@ -192,6 +193,7 @@ def test_a_slip_on_the_line_says_what_to_write(ip, cell, said):
 # -- the end of a line ----------------------------------------------------------------------------
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("end", [";", " ;", ";;", "  # the first", "; # the first", "# 'odd"])
 def test_a_semicolon_and_a_comment_end_a_line(ip, end):
     gap = "" if end.startswith(";") else " "

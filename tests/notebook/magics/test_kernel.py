@@ -245,6 +245,7 @@ def test_no_secret_is_saved_in_the_notebook(book, service):
     assert service.access_id not in saved
 
 
+@pytest.mark.nightly
 def test_an_export_shows_everything_without_markup_from_outside(book):
     from nbconvert import HTMLExporter  # a second to load
 

@@ -81,6 +81,7 @@ def test_names_are_looked_up_in_the_scope_of_the_magic(ip):
     assert set(frame["status"]) == {"paid"}
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     "value",
     ["it's", "back\\slash", 'quote" ` --', "new\nline", "日本 ☃", "' or '1'='1", ""],
@@ -180,6 +181,7 @@ def test_sql_binds_values_and_reads_its_rows(ip):
 ORDERS = "select id, status from orders where ds = '2024-01-01'"
 
 
+@pytest.mark.gate(3)
 @pytest.mark.parametrize(
     ("kind", "way"),
     [

@@ -136,6 +136,7 @@ def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
     odps.drop_table(name)
 
 
+@pytest.mark.nightly
 def test_an_output_of_blobs_keeps_to_its_budget(ip):
     run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
     bundle = gallery(ip, "%odps blobs media -c content -n 40")

@@ -66,6 +66,7 @@ def test_pixels_just_below_the_limit_are_decoded():
     assert "<img" in made.html
 
 
+@pytest.mark.nightly
 def test_no_tile_is_larger_than_its_budget(drawn):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (900, 1400, 3), np.uint8))
     large = [

@@ -164,6 +164,7 @@ def large(form):
     return out.getvalue()
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize(
     ("form", "says"), [("JPEG", "4000 × 3000"), ("PNG", "3000 × 2000"), ("TIFF", "3000 × 2000")]
 )

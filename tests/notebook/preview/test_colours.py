@@ -68,6 +68,7 @@ def furthest(found, wanted):
 # -- profiles -------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate(8)
 @pytest.mark.parametrize("size", [GRID, SINGLE], ids=["tile", "single"])
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize(

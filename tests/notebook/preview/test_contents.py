@@ -50,7 +50,7 @@ def test_hdf5_begins_after_a_head_of_another_program(before):
 
 def test_hdf5_that_is_cut_is_damaged_and_says_nothing_of_the_library():
     made = drawn(hdf5()[:3000])
-    assert made.notes == ("cut or damaged: its bytes end early",)
+    assert made.notes == ("truncated or damaged: its data ends early",)
 
 
 def test_of_a_large_file_datasets_described_at_its_beginning_are_listed():
@@ -76,6 +76,7 @@ def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
     assert drawn(out.getvalue()).notes[0] == "no dataset is described in the part that was read"
 
 
+@pytest.mark.nightly
 def test_of_many_datasets_the_first_are_listed():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
@@ -102,11 +103,12 @@ def test_netcdf_3_that_is_being_written_has_no_records_yet():
     assert "time 0 × place 4" in Seen(drawn(netcdf3(records=0xFFFFFFFF)).html).text
 
 
+@pytest.mark.nightly
 def test_every_cut_of_a_netcdf_3_header_is_told():
     whole = netcdf3()[:-200]
     for end in range(8, len(whole)):
         notes = drawn(whole[:end]).notes
-        assert notes == ("cut or damaged: its bytes end early",), end
+        assert notes == ("truncated or damaged: its data ends early",), end
 
 
 def test_netcdf_3_that_promises_too_much_is_refused():
@@ -128,7 +130,7 @@ def test_a_shape_that_repeats_a_long_name_takes_no_memory():
 def test_a_rar_that_is_cut_shows_the_first_names():
     whole = rar()
     assert "RAR · 1 file" in drawn(whole[: whole.index(b"dir/")]).text
-    assert drawn(whole[:16]).notes == ("cut or damaged: a header in it",)
+    assert drawn(whole[:16]).notes == ("truncated or damaged: a header in it",)
 
 
 def test_a_rar_without_the_beginning_of_a_file_is_a_part():

@@ -19,6 +19,7 @@ KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro N
     AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite PLY STL OBJ"""
 
 
+@pytest.mark.nightly
 @pytest.mark.explore
 def test_damaged_files_of_every_kind_become_tiles(repo):
     count = os.environ.get("ODPS_NB_EXPLORE")

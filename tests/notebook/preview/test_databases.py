@@ -54,7 +54,7 @@ def test_a_view_that_the_schema_calls_a_table_is_not_run():
             "UPDATE sqlite_master SET type = 'table', rootpage = 2 WHERE name = 'endless'",
         )
     )
-    assert made.notes == ("cut or damaged: malformed database schema (endless)",)
+    assert made.notes == ("truncated or damaged: malformed database schema (endless)",)
 
 
 def test_rows_are_counted_up_to_a_bound():
@@ -94,7 +94,7 @@ def test_a_database_with_a_write_ahead_log_is_opened(tmp_path):
 def test_a_cut_database_is_called_cut(cut):
     data = sqlite("CREATE TABLE t (a)", *(f"INSERT INTO t VALUES ({at})" for at in range(2000)))
     made, text = drawn(data[:cut])
-    assert ("?" in text) or made.notes[0].startswith("cut or damaged")
+    assert ("?" in text) or made.notes[0].startswith("truncated or damaged")
     assert "0x" not in text
 
 

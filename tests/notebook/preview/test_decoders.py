@@ -212,6 +212,7 @@ def test_wav_of_fractions_is_read_too():
     assert heights[-20:].min() > 180
 
 
+@pytest.mark.nightly
 def test_of_a_long_sound_moments_are_decoded_all_over_it():
     for container, codec, mime in (
         ("flac", "flac", "audio/flac"),
@@ -390,6 +391,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_a_tile(name):
     make, says = BOMBS[name]

@@ -229,7 +229,7 @@ def test_a_password_is_named():
 
 @pytest.mark.parametrize("made", [docx(), pptx(), odf("text", "<text:p>a</text:p>"), epub()])
 def test_a_cut_document_is_called_cut(made):
-    assert reason(made[: len(made) * 2 // 3]).startswith("cut or damaged")
+    assert reason(made[: len(made) * 2 // 3]).startswith("truncated or damaged")
 
 
 # -- messages -----------------------------------------------------------------------------------

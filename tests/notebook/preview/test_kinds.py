@@ -142,7 +142,7 @@ def test_a_cut_picture_shows_hex_and_one_line_of_reason(samples):
     page = Seen(tile(samples["cut_short.jpg"]).html)
     assert "img" not in page.tags
     assert "ff d8 ff" in page.text
-    assert "cut or damaged:" in page.text
+    assert "truncated or damaged:" in page.text
 
 
 def test_every_sample_cut_anywhere_becomes_a_tile(samples):

@@ -52,6 +52,7 @@ def test_a_header_without_an_end_is_said():
     assert tile(Value(PLY)).notes == ("the end of its header is missing",)
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("filler", [b"\n", b" ", b"v ", b"f", b"#", b"\r"])
 @pytest.mark.parametrize("start", [SOLID, b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", PLY])
 def test_a_megabyte_of_one_sign_is_counted_at_once(start, filler):

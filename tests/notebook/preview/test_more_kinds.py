@@ -128,6 +128,7 @@ def test_every_file_is_tried():
     assert SAYS.keys() == FILES.keys()
 
 
+@pytest.mark.gate(20)
 @pytest.mark.parametrize("name", SAYS)
 def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
     data = FILES[name]

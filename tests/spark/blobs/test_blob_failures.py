@@ -130,6 +130,7 @@ def test_unknown_blobs_cost_the_others_of_their_request_one_more_at_most(
     assert len(sent) <= 2 * 5
 
 
+@pytest.mark.nightly
 def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     slow: Connection, request: pytest.FixtureRequest
 ) -> None:
@@ -170,6 +171,7 @@ def _pythons(frame: DataFrame) -> int:
     return plan.count("MapInArrow")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
     odps: Connection, failing: DataFrame
@@ -229,6 +231,7 @@ def test_an_error_of_a_task_names_its_row(
     assert f"row 0 of partition 0 · reference '{UNKNOWN}'" in str(caught.value)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_an_error_of_the_read_is_reported_once(
     spark: SparkSession, slow: Connection, request: pytest.FixtureRequest

@@ -52,6 +52,7 @@ def workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Non
 WITHOUT_US = "sys.modules['odps_nb'] = None; sys.argv[2] = 'pyspark.daemon'"
 
 
+@pytest.mark.nightly
 def test_a_missing_package_is_said_with_what_to_install_where(
     spark: SparkSession,
     odps: Connection,

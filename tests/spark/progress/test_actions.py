@@ -212,6 +212,7 @@ def test_the_stop_of_a_card_ends_the_job_and_every_connection(
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
+@pytest.mark.nightly
 def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_yet(
     spark: SparkSession, slow: Connection, numbers: str, stoppable: Stoppable, gate: Path
 ) -> None:
@@ -232,6 +233,7 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
     assert len(stoppable.trackers) == 1
 
 
+@pytest.mark.nightly
 def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
@@ -279,6 +281,7 @@ def test_an_interrupt_in_a_watched_action_cancels_it(
     assert list(spark.sparkContext.getJobTags()) == []
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_watched_action_is_cancelled_by_its_token(
     spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None], *, seen: bool

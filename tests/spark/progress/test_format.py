@@ -58,6 +58,7 @@ def test_a_loaded_table_shows_its_tasks_and_rows_while_it_is_read(
     assert end.request_ids
 
 
+@pytest.mark.nightly
 def test_two_tables_of_one_action_are_two_runs(
     registered: SparkSession, numbers: str, listener: Listener
 ) -> None:
@@ -68,6 +69,7 @@ def test_two_tables_of_one_action_are_two_runs(
     assert len({end.session_id for end in ends}) == 2
 
 
+@pytest.mark.nightly
 def test_retries_of_a_loaded_table_are_reported(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:

@@ -57,12 +57,14 @@ def test_every_value_means_its_row_to_spark(in_utc, odps, table):
         assert [row.id for row in found if row[f"c{n}"]] == case.where("=")[1], case
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("case", sampled(IN_SPARK, lambda case: case.column))
 def test_a_value_finds_its_row(ask, case):
     condition, found = case.where("=")
     assert ask(condition, x=case.value) == found
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize(
     "case",
     sampled(
@@ -94,6 +96,7 @@ def test_a_null_is_refused_after_not_in(ask):
     assert ask("k not in (:x)", x=pd.Series([7, -1], dtype="Int64")) == [0, 2, 4, 5]
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_an_instant_is_itself_whatever_the_zone_of_the_session(
     few_tasks, profile: Profile, new_name, zone

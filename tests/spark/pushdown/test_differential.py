@@ -247,6 +247,7 @@ def whole(spark: SparkSession, served: dict[str, DataFrame], text: str) -> DataF
 PLAIN = noted("q1, q2")
 
 
+@pytest.mark.gate(6)
 @pytest.mark.parametrize(
     "text", [*FIXED, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )

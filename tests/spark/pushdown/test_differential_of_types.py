@@ -165,6 +165,7 @@ def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
             assert wanted == set(kept), where
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     "text", [*QUERIES, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )

@@ -123,6 +123,7 @@ def search(tables: Tables, seeds: range) -> Counter[str]:
     return ends
 
 
+@pytest.mark.nightly
 def test_random_queries_miss_nothing_of_what_is_left_out(tables: Tables) -> None:
     ends = search(tables, range(300))
     assert ends["rows"] > 60  # else nothing was tried

@@ -241,6 +241,7 @@ def compare(
     return run
 
 
+@pytest.mark.gate(15)
 @pytest.mark.parametrize(
     "text", [*QUERIES, *(pytest.param(one, marks=pytest.mark.nightly) for one in AT_NIGHT)]
 )
@@ -269,6 +270,7 @@ def ansi(spark: SparkSession, value: str) -> Iterator[None]:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("value", ["true", "false"])
 @pytest.mark.parametrize("text", CONDITIONS)
 def test_numbers_compared_with_text_have_the_meaning_of_spark(
@@ -476,6 +478,7 @@ def test_what_spark_does_not_take_is_one_error_without_java(
 AWKWARD = ("it's", "back\\slash", "grüße 👋", "{braces}", "a%_b")
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     "value",
     [

@@ -269,6 +269,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
+@pytest.mark.nightly
 @settings(max_examples=EXAMPLES)
 @given(query=queries())
 def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
@@ -277,6 +278,7 @@ def test_a_join_gives_the_same_rows_over_what_the_conditions_leave(
     check(connection, *query)
 
 
+@pytest.mark.gate(4)
 @pytest.mark.parametrize("kind", ["join", "left join", "right join", "full join"])
 @pytest.mark.parametrize("place", ["on", "where"])
 def test_every_join_of_two_tables_with_every_kind_of_condition(
@@ -290,6 +292,7 @@ def test_every_join_of_two_tables_with_every_kind_of_condition(
         check(connection, query, query)
 
 
+@pytest.mark.gate(5)
 @pytest.mark.parametrize("second", ["join", "left join", "right join", "full join", "semi join"])
 @pytest.mark.parametrize("first", ["join", "left join", "right join", "full join"])
 def test_a_condition_in_the_second_join_of_three_tables(
@@ -335,6 +338,7 @@ def _outside(alias: str) -> st.SearchStrategy[str]:
     return st.one_of(one, st.tuples(one, one).map(" and ".join))
 
 
+@pytest.mark.nightly
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_a_condition_outside_of_a_subquery_gives_the_same_rows(

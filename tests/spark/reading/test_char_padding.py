@@ -50,6 +50,7 @@ def found(frame: DataFrame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+@pytest.mark.nightly
 @in_the_gate_padded
 def test_every_way_to_spark_strips_the_blanks(
     spark: SparkSession, chars: tuple[Connection, str]
@@ -85,6 +86,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.gate(3)
 @in_the_gate_padded
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_pushed_conditions_keep_the_rows_that_spark_wants(
@@ -95,6 +97,7 @@ def test_pushed_conditions_keep_the_rows_that_spark_wants(
     assert found(odps_nb.spark.sql(spark, odps, query)) == CONDITIONS[condition]
 
 
+@pytest.mark.gate(1)
 def test_an_option_keeps_the_blanks(spark: SparkSession, chars: tuple[Connection, str]) -> None:
     odps, form = chars
     wanted = ["ab   ", "     ", None, "abcde"] if form == "padded" else ROWS["c"]

@@ -45,6 +45,7 @@ def test_vectors_and_geography_go_both_ways(
         odps_nb.spark.write(short, odps, copy)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_decimal_of_more_than_38_digits_is_left_out(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]

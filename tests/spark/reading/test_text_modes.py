@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.nightly
 def test_both_ways_to_read_in_spark_have_the_option(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:

@@ -40,6 +40,7 @@ MOMENT = int((CLOCK - dt.timedelta(hours=8)).replace(tzinfo=UTC).timestamp()) * 
 EXPECTED = (MOMENT, MOMENT, "2024-01-31 10:00:00")
 
 
+@pytest.mark.gate(1)
 @pytest.mark.parametrize("session", ["UTC", "Asia/Shanghai", "America/Los_Angeles"])
 def test_a_row_is_the_same_instant_in_every_zone_of_the_session(spark, zoned, table, session):
     spark.conf.set(SESSION, session)

@@ -84,6 +84,7 @@ def ids(table: Table) -> list[int]:
     return [found["id"] for found in rows_of(table)]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_rows_arrive_once_in_the_order_of_versions_and_after_a_restart(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path, event_log: Path
@@ -125,6 +126,7 @@ def test_rows_arrive_once_in_the_order_of_versions_and_after_a_restart(
         assert secret.encode() not in content
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_task_that_fails_after_writing_is_not_doubled(
     spark: SparkSession, odps: Connection, make: Make, tmp_path: Path

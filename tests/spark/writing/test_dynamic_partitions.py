@@ -70,6 +70,7 @@ def test_each_task_gets_whole_partitions_in_order(
     assert keys == sorted(keys)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_as_many_partitions_as_the_service_takes_are_written_at_once(
     spark: SparkSession, odps: Connection, by_day: str
@@ -79,6 +80,7 @@ def test_as_many_partitions_as_the_service_takes_are_written_at_once(
     assert len(odps.table(by_day).partitions()) == 512
 
 
+@pytest.mark.gate(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("road", ["write", "format"])
 def test_one_partition_too_many_is_refused_and_nothing_is_written(

@@ -96,6 +96,7 @@ BEFORE = {(1, "a", 1), (2, "a", 2), (3, "b", 1)}
 NEW = [(9, "a", 1)]
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("write", ROADS, indirect=True)
 def test_a_table_is_replaced_or_added_to(odps: Connection, new_name: Names, write: Write) -> None:
     table = odps.create_table(new_name("plain"), "id bigint")
@@ -119,6 +120,7 @@ def test_one_whole_partition_is_replaced_and_no_other(days: Table, write: Write)
     assert held(days) == {(9, "a", 1), (3, "b", 1)}
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("partition", [None, "ds=a"])
 def test_what_could_be_many_partitions_is_not_replaced_unasked(
     days: Table, write: Write, partition: str | None
@@ -129,6 +131,7 @@ def test_what_could_be_many_partitions_is_not_replaced_unasked(
     assert held(days) == BEFORE
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize("partition", [None, "ds=a"])
 def test_partitions_that_get_rows_are_replaced(
     days: Table, write: Write, partition: str | None
@@ -139,6 +142,7 @@ def test_partitions_that_get_rows_are_replaced(
     assert held(days) == {(9, "a", 1), (2, "a", 2), (3, "b", 1)}
 
 
+@pytest.mark.gate(2)
 @pytest.mark.parametrize(
     ("partition", "left"), [(None, {(9, "a", 1)}), ("ds=a", {(9, "a", 1), (3, "b", 1)})]
 )

@@ -61,6 +61,7 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
     assert all(int(str(row[1])) % 5 == row[0] for row in found)
 
 
+@pytest.mark.nightly
 def test_tasks_read_what_versions_changed(
     spark: SparkSession, odps: Connection, table: Table
 ) -> None:
