@@ -254,9 +254,9 @@ def test_pages_go_on_after_a_sort_that_was_not_confirmed(live, monkeypatch):
 
 def test_selected_rows_are_not_explored_again(odps):
     selected = odps.sql("select 1 as n").explore().selected()
-    with pytest.raises(ArgumentError, match="cannot be explored"):
+    with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.explore()
-    with pytest.raises(ArgumentError, match="cannot be explored"):
+    with pytest.raises(ArgumentError, match="cannot be shown in another explorer"):
         selected.chart("n")
 
 
