@@ -189,6 +189,7 @@ def panels(connection: Connection, subject: Subject, line: str) -> None:
     explorer = connection.table(subject.table).explore(seed=1)
     assert isinstance(explorer, Explorer)
     explorer._widget = browser = Browser()
+    explorer._show_static = lambda bundle: None  # type: ignore[method-assign]  # no notebook
     low = 1_000_001
     between = {"do": "filter", "column": 0, "op": "range", "values": [str(low), str(low + 19_999)]}
     between |= {"exclude": False, "below": False, "index": None}
