@@ -62,7 +62,7 @@ def connect(
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
         the platform's cache folder; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connection limits. They replace all such settings from the
+        Retries, time-outs and connection limits. They replace all client options from the
         environment and the profile; see `odps_nb.ClientOptions`.
 
     Raises

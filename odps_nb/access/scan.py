@@ -241,7 +241,7 @@ class Scan(RowForms, ForEngines):
                 )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
-        """Return a scan with another plan, by default in the session passed to this scan."""
+        """Return a scan with another plan; ``session_id`` defaults to the one set in this scan."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
@@ -297,8 +297,8 @@ class Scan(RowForms, ForEngines):
     ) -> str | None:
         """Open a session in microseconds and return the warning, or raise the given error.
 
-        A session has a single unit, so this opens a new session, whose snapshot may be newer.
-        Unless ``fresh``, the caller may have used the old session, so both must report the same
+        A session has a single unit, so this opens a new session, whose snapshot may be newer. If
+        ``fresh`` is false, the caller may have used the old session, so both must report the same
         counts.
         """
         with self._lock:

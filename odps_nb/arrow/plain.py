@@ -90,7 +90,7 @@ class PlainColumns:
         if odps is None:
             return came
         if pt.is_null(came):
-            if isinstance(odps, VectorType):  # a fixed-size list would need memory for nulls
+            if isinstance(odps, VectorType):  # a fixed-size list needs memory even for nulls
                 return pa.list_(pa.field("element", arrow_type(odps.element)))
             return arrow_type(odps, timestamp_unit=_UNITS[self._unit])
         if _is_seconds_and_nanos(came) and odps.code in _TIMES:

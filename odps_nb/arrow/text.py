@@ -79,7 +79,7 @@ def fit_text(
 ) -> pa.RecordBatch:
     """Convert the text in a validated batch to the requested types.
 
-    Invalid bytes that belong to no row (in a null slot, or outside all lists) never raise.
+    Invalid bytes that belong to no row (in a null slot, or outside all lists) never cause an error.
 
     ``types``: type of each column, from `text_types`. ``place``: returns the description and the
     number of a row in the batch, for errors. ``unprotected``: whether changes to the bytes in

@@ -73,7 +73,7 @@ class BlobCache:
         Path of the folder, which is created when needed and readable only by this user. A folder
         that belongs to another user, or that others can write to, is never used.
     service
-        Address and project of the service, for which the references are valid.
+        Address of the service, and the project in which the references are valid.
     limit
         Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this, or
         if less than 1 GiB of disk space would be left.

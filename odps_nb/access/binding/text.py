@@ -103,7 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Bind ``params`` in a query; a time zone in its settings overrides ``timezone``."""
+    """Bind ``params`` in a query; a time zone in ``settings`` overrides ``timezone``."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.sql import Result
 
-# Sorting scans the whole table; the inner query may have ``order by`` without ``limit``.
+# Allow full scans, which sorting needs, and an inner query with ``order by`` but no ``limit``.
 JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 
 

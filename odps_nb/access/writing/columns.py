@@ -151,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns of the data, and the data itself, because it may be readable only once.
+    """Return the columns of the data, and equivalent data, as an iterator can be read only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """

@@ -31,7 +31,7 @@ def schema_of_target(table: Table) -> TableSchema:
 
 
 def name_the_way(error: NotFoundError) -> None:
-    """Add a hint to an error that explains how a write can create the missing table."""
+    """Extend an error's hint to explain how a write can create the missing table."""
     if error.code == "NoSuchTable":
         way = "pass create=True (in %odps write: --create) to create it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -48,7 +48,7 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Do not drop the table from now on, because the outcome of a commit may be unknown."""
+        """Keep the table from now on, because the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:

@@ -100,7 +100,7 @@ class BlobBatch:
                         kept[reference] = record
                     self._tracker.add(items=1)
                     yield record
-                    self._attempts.progressed()  # exclude the consumer's time from the deadline
+                    self._attempts.progressed()  # exclude time between records from the deadline
             finally:
                 self._drop()
 
@@ -124,7 +124,7 @@ class BlobBatch:
         """Skip the rest of the blob with index ``number`` and continue with the next blob.
 
         If the rest is short, it is read and dropped. Otherwise, the connection is closed, and
-        later blobs are requested again.
+        another request fetches the blobs after it.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:

@@ -138,7 +138,7 @@ class SeekableBlob(io.RawIOBase):
         with self._lock:
             if self._size is None and self._ask_size is not None:
                 self._size = self._ask_size()
-            assert self._size is not None  # the size is known once the blob is whole
+            assert self._size is not None  # the size is known once the whole blob was fetched
             return self._size
 
     @property
@@ -173,7 +173,7 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, the rest.
+        """Return ``size`` bytes (fewer only at the end); if negative or ``None``, all bytes left.
 
         After an error, the next call retries.
         """
@@ -239,7 +239,7 @@ class SeekableBlob(io.RawIOBase):
     # -- fetching -----------------------------------------------------------------------------
 
     def _reach(self, end: int | None) -> None:
-        """Fetch up to byte ``end`` and some bytes beyond; ``None`` fetches to the blob's end."""
+        """Fetch the bytes before ``end`` and a few more; ``None`` fetches the rest of the blob."""
         if self._whole or (end is not None and end <= self._kept.size):
             return
         goal = None if end is None else end + _AHEAD

@@ -132,7 +132,7 @@ def hidden_columns(
 
 
 def selected(schema: TableSchema, wanted: tuple[str, ...]) -> TableSchema:
-    """Return the schema of the batches, with only the ``wanted`` columns if there are any."""
+    """Return the schema of the batches: the ``wanted`` columns, or all if none are specified."""
     if not wanted:
         return schema
     order = {name.casefold(): place for place, name in enumerate(wanted)}

@@ -45,7 +45,7 @@ class ReadPlan:
         All columns of the table; needed for a condition. ``None``: determined by one more request.
     split_bytes, splits
         Estimated bytes of a split, or the number of splits. By default, a split has 64 MiB, or more
-        if there would be over 100,000 splits.
+        if this would give over 100,000 splits.
     row_ranges
         Request row ranges even with a filter, so that `cut_for_blobs` can divide splits.
     limit
