@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``optional``: what is missing is not always needed."""
+    """The result of one check; ``optional`` marks components that only some features need."""
 
     name: str
     verdict: Verdict

@@ -81,7 +81,7 @@ class Scan(RowForms, ForEngines):
         self._lock, self._running = threading.RLock(), []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle, without running reads and the progress display.
+        """Return the state to pickle: all except running reads and the progress display.
 
         An unpickled scan reads the same snapshot if the session was open.
         """

@@ -1,4 +1,4 @@
-"""`Table`: a table's handle, with its metadata and methods to read and write it."""
+"""`Table`: a handle to a table, with its metadata and methods to read and write it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Table(ForEngines):
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; sends one request each time."""
+        """Whether the table, or one of its partitions, exists now; sends one request each time."""
         storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -206,9 +206,10 @@ class Table(ForEngines):
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
             One or more partitions. Each is a spec of all levels or of the first ones
-            (``"ds=2024-01-01"``), a range such as ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=":
-            day}``, or ``"latest"`` (the largest first-level value that has rows). Values are
-            compared by the column's type. This call resolves ranges and ``"latest"`` once.
+            (``"ds=2024-01-01"``), a range (``"ds>=2024-01-01,ds<2024-02-01"`` or
+            ``{"ds >=": day}``), or ``"latest"`` (the largest first-level value that has rows).
+            Values are compared by the column's type. This call resolves ranges and ``"latest"``
+            once.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -668,7 +669,7 @@ class Table(ForEngines):
         Returns
         -------
         OpenWrite
-            A context manager; leaving it without a commit aborts the session, unless it was joined.
+            A context manager; leaving it without a commit aborts a session that was not joined.
 
         Raises
         ------

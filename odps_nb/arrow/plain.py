@@ -2,7 +2,7 @@
 
 The service chooses each column's encoding (``docs/protocol.md`` section 5.2). Text may arrive
 dictionary-encoded or as string views, times as ``struct<sec, nano>``, and DECIMAL without precision
-and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their numbers are
+and scale as 32 bytes in MaxCompute's own layout. Times may have a time zone, but their values are
 still in UTC, or in local time for TIMESTAMP_NTZ. Any column may be run-end encoded, or have Arrow's
 null type if it has no values. Batches with none of these encodings are returned unchanged.
 """

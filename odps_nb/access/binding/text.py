@@ -52,7 +52,8 @@ def bind(
 
     The error message for an unknown name contains ``source``. A time with a zone is written as
     local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
-    as a UTC instant for ``where=`` and Spark, and raises an error for SQL (no such literal exists).
+    as a UTC instant for ``where=`` and Spark, and raises an error for SQL, which has no such
+    literal.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)

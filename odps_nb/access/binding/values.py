@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Convert a value to its base type, calling only methods of that type."""
+    """Convert a value to its base type, calling only methods of the base type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

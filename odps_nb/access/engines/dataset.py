@@ -47,8 +47,8 @@ _HINT = "call dataset.to_table(columns=…, filter=…) first, or query it with 
 def open_dataset(scan: Scan) -> TableDataset:
     """Return the rows of a scan as a dataset that opens a new scan for each query.
 
-    Columns whose Arrow type is unknown before rows arrive are omitted with a warning, unless the
-    plan names them.
+    If the plan names no columns, those whose Arrow type is unknown before rows arrive are omitted
+    with a warning.
     """
     plan = scan._plan
     if scan._reopens is not None:

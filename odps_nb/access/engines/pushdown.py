@@ -228,7 +228,7 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Convert a time to a constant; ``None`` if it has no zone, unless ``zone`` is UTC."""
+    """Convert a time to a constant; ``None`` if it has no zone and ``zone`` is not UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:

@@ -109,7 +109,8 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, creating it first if requested and missing; see `Table.write`."""
+    """Write to a table, with ``create`` even to a missing one, which is created; see
+    `Table.write`."""
     if partitioned_by is not None and not create:
         raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     if create and not table_exists(table.connection._storage, table.name):

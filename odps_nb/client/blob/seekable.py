@@ -93,7 +93,7 @@ class SeekableBlob(io.RawIOBase):
     Created by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. It returns only
     verified bytes. Threads may share it; a forked child must open its own.
 
-    The protocol does not support ranges, so a read fetches the blob from its first byte to the
+    The protocol does not support ranges, so a read fetches the blob from its first byte to the last
     requested one, and at most 1 MiB more. After the first 8 MiB, the operating system may buffer a
     few MiB ahead. Fetched bytes are kept until `close`: up to 8 MiB in memory, more in an unnamed
     temporary file. `seek` fetches no bytes, but with ``whence=2`` it may send a request for the

@@ -101,8 +101,8 @@ class ReadPlan:
 class ReadSession:
     """A snapshot and its splits as a plain value, which can be pickled.
 
-    - ``schema`` is the batches' schema, ``sent`` (if set) the one with text in place of BINARY.
-    - ``row_count`` is the number of rows in all splits without a filter, ``stored_rows`` with one.
+    - ``schema`` is the schema of the batches, ``sent`` (if set) has text in place of BINARY.
+    - ``row_count`` is the number of rows in all splits; with a filter, see ``stored_rows``.
       With a ``limit``, the splits may have more rows. ``estimated_size`` is in bytes.
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
