@@ -300,7 +300,7 @@ class Blob:
         separator
             Field separator. Default: a tab, ``,``, ``;`` or ``|``, detected from the first lines.
         ragged
-            Accept lines with fewer or more fields than the first one. Missing fields are empty;
+            Accept lines with fewer or more fields than the first line. Missing fields are empty;
             extra fields become columns ``f3``, ``f4``, …. By default, such a line raises an error.
         max_bytes
             Maximum size in bytes of the blob, and of its decompressed rows.

@@ -270,7 +270,7 @@ class Connection:
         column
             The frame's column of references. Each tile in the gallery shows the index of its row.
         caption
-            Columns of the frame whose values are shown in each tile after the index.
+            Columns of the frame to show in each tile in addition to the index.
         limit
             Maximum number of blobs; rows without a blob are skipped.
 

@@ -345,7 +345,7 @@ class RowForms(ABC):
         Parameters
         ----------
         x
-            The column to group by, whose values are on the x axis.
+            The column to group by; its values are on the x axis.
         y
             The column to aggregate. Default: count rows.
         kind

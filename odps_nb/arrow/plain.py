@@ -44,7 +44,7 @@ class FarTimeError(ConversionError):
 
 
 class PlainColumns:
-    """Converter of one stream's columns to plain types.
+    """Converts the columns of one stream to plain types.
 
     ``came``: the stream's schema. ``columns``: the read's columns; ``None`` if unknown,
     in which case structs are unchanged. ``unit``: the unit of TIMESTAMPs sent as

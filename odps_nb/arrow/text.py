@@ -1,7 +1,7 @@
 """Handles invalid UTF-8 in Arrow batches: raises an error, replaces it, or returns bytes.
 
 A MaxCompute STRING may contain any bytes, but an Arrow string must be UTF-8. For a column with
-other bytes, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
+invalid UTF-8, `odps_nb.arrow.validation` returns Arrow binary, which `fit_text` converts later.
 """
 
 from __future__ import annotations

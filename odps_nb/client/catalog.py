@@ -173,7 +173,7 @@ def suggest_partitions(
 
 
 def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
-    """Return the partition equal up to leading zeros, or those that sort just before and after."""
+    """Return the partition that differs only by leading zeros, or those just before and after."""
     keys = [key for key, _ in missing]
     same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
     names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}

@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds expressions of one library; ``methods`` maps Arrow tests to expression methods."""
+    """Builds expressions of one library; ``methods`` maps Arrow's null tests to methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]

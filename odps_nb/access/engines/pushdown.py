@@ -78,7 +78,7 @@ def plan_query(
 def columns_of(
     projection: Projection, filter: pc.Expression | None, schema: pa.Schema
 ) -> tuple[str, ...]:
-    """Return the columns that a projection and a filter need, at least one, in schema order."""
+    """Return the columns (at least one) that a projection and a filter need, in schema order."""
     needed: set[str]
     if projection is None:
         return tuple(schema.names)

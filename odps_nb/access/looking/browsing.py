@@ -242,7 +242,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns, whose values have a natural order."""
+        """The names of the partition columns; their values have a natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:

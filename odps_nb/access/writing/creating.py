@@ -109,8 +109,7 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, with ``create`` even to a missing one, which is created; see
-    `Table.write`."""
+    """Write to a table; with ``create``, create a missing table first; see `Table.write`."""
     if partitioned_by is not None and not create:
         raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     if create and not table_exists(table.connection._storage, table.name):

@@ -185,7 +185,7 @@ class Profile:
 
         Temporary keys are copied and not renewed later. Spark sends a DataFrame reader's options to
         tasks without showing them in plans or the UI. Never pass secrets in SQL ``OPTIONS (…)`` or
-        ``spark.conf``, which are shown.
+        ``spark.conf``, because both are shown.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}

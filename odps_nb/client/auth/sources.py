@@ -173,7 +173,7 @@ def _is_foreign(path: Path) -> str | None:
         if found.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user"
         others = stat.S_IWOTH
-        if found.st_gid != found.st_uid:  # equal ids mean a private group, as on Debian
+        if found.st_gid != found.st_uid:  # a group with the user's id is private, as on Debian
             others |= stat.S_IWGRP
         sticky = place is not path and found.st_mode & stat.S_ISVTX
         if found.st_mode & others and not sticky:

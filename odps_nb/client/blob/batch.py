@@ -47,7 +47,7 @@ class _Answer:
     events: Iterator[BlobEvent]
     owed: int
     framed: bool
-    doubled: bool  # whether a single reference was requested twice, to get a frame
+    doubled: bool  # whether a single reference was sent twice, to get a frame
     start: BlobStart | None = None  # the current blob's first event
 
 
@@ -221,7 +221,7 @@ class BlobBatch:
 
     def _open(self) -> _Answer:
         asked = tuple(self._unique[self._done : self._done + self._window])
-        # The response to a single reference has no frame, so that reference is requested twice.
+        # The response to a single reference has no frame, so that reference is sent twice.
         named = asked * 2 if len(asked) == 1 and self._framed else asked
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts

@@ -173,7 +173,7 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes (fewer only at the end); if negative or ``None``, all bytes left.
+        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, all bytes left.
 
         After an error, the next call retries.
         """
@@ -257,7 +257,7 @@ class SeekableBlob(io.RawIOBase):
             raise
 
     def _fetch_piece(self, stream: BlobFile, goal: int | None) -> None:
-        assert isinstance(self._kept, Spool)  # the blob is not whole yet
+        assert isinstance(self._kept, Spool)  # the blob is still incomplete
         end = goal
         if end is None and self._size is not None:
             end = self._size + 1  # one byte beyond the blob, to reach the end of the stream
@@ -286,7 +286,7 @@ class SeekableBlob(io.RawIOBase):
         if self._stream is None and self._fetch is not None:
             self._stream = self._fetch()
             self._skip_kept(self._stream)
-        assert self._stream is not None  # the blob is not whole yet
+        assert self._stream is not None  # the blob is still incomplete
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:

@@ -241,8 +241,7 @@ class ProgressTracker:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as read or written; with ``part``, only if all its rows have been
-        counted."""
+        """Mark a split as read or written; with ``part``, only if all its rows are counted."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):
