@@ -42,8 +42,8 @@ class Scan(RowForms, ForEngines):
     """A planned read of a table; created by ``table.read(…)``.
 
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
-    request). The rows may be read several times and in several forms, always from the same
-    snapshot, until the session expires.
+    request). The rows may be read several times and converted to several types, always from the
+    same snapshot, until the session expires.
 
     TIMESTAMPs are read in nanoseconds. If a value does not fit, the read restarts in a new session
     in microseconds, with an `OdpsNbWarning`. After the first batch, `batches` and `reader` raise an

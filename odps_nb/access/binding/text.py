@@ -168,7 +168,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` follows it."""
+        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` comes next."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -236,7 +236,7 @@ class TableScanner:
                 yield from part.to_batches(max_chunksize=self._batch_size)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the result as a stream; releasing it stops the read."""
+        """Return the result as a stream; releasing the stream stops the read."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:

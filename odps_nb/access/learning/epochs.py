@@ -118,7 +118,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the rows returned per shard, and the next worker."""
+        """Return a state as JSON values: the row count of each shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,

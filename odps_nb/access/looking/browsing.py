@@ -115,7 +115,7 @@ class _ScanRows:
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
-        """Fetch rows by number in one request; return none beyond the end."""
+        """Fetch rows by number in one request; return no rows beyond the end."""
         token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 

@@ -58,7 +58,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into columns (for items with a type) and column names."""
+    """Parse ``partitioned_by`` into columns (items with a type) and column names (other items)."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)

@@ -29,7 +29,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit: its streams as (id, version), and the number of rows, if known."""
+    """A commit: its streams as (id, version), and the number of rows (``None`` if unknown)."""
 
     table: TableName
     session_id: str
@@ -138,7 +138,7 @@ class OpenWrite:
             Version of the stream; replaces lower versions of the same stream, including their rows.
         resume
             Resume a stream that another writer left open and no longer uses. New rows are appended
-            to those already on the service, whose number is ``rows`` of the returned stream.
+            to those already on the service, which the returned stream's ``rows`` counts.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class OpenWrite:
         return [stream.close() for stream in self._streams.values()]
 
     def abort(self) -> None:
-        """Discard all rows written to the session, by any process. Idempotent.
+        """Discard all rows that any process has written to the session. Idempotent.
 
         Raises
         ------

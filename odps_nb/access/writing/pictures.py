@@ -62,7 +62,7 @@ def is_array(value: object) -> bool:
 
 
 def unfit(value: Any, wanted: ImageFormat) -> tuple[str, str] | None:
-    """Return the reason why the value cannot be encoded, and a hint; ``None`` if it can be."""
+    """Return why the value cannot be encoded, and a hint; ``None`` if it can be encoded."""
     if is_array(value):
         return _unfit_array(value, wanted)
     if wanted.name == "npy":

@@ -128,9 +128,9 @@ class StorageClient:
     ) -> T:
         """Send a Storage API request, with retries, and return its decoded response.
 
-        ``retry`` and ``read_timeout`` override the client's. Pass `ClientOptions.work_timeout` for
-        requests that the service may take a long time to process. ``patient``: retry a 429 until
-        the deadline.
+        ``retry`` and ``read_timeout`` override those of the client. Pass
+        `ClientOptions.work_timeout` for requests that the service may take a long time to process.
+        ``patient``: retry a 429 until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
