@@ -1,4 +1,4 @@
-"""Fetches the blobs of DataFrame columns and caches their heads."""
+"""Fetches the blobs of DataFrame columns and caches their heads (size, type, name)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class CellUploader:
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:
-    """Return the full partition of each row; dynamic values come from the row."""
+    """Return the full partition of each row; values that are not fixed come from the row."""
     dynamic = [column.name for column in target.columns.partition_columns]
     if not dynamic:
         return [target.fixed] * chunk.rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 STALL = 3.0
-"""Minimum seconds without a new row or byte that count as a pause."""
+"""Minimum seconds without a new row or byte that are treated as a pause."""
 
 
 class Pauses:

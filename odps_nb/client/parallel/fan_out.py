@@ -57,7 +57,7 @@ class AdaptiveConcurrency:
         self.items: int = 0
         """Number of items that have arrived, from all jobs."""
         self.starving: bool = False
-        """Whether the service has refused a job and no item has arrived since."""
+        """Whether the service has refused a job and no item has arrived since then."""
 
     def refused(self) -> None:
         """Lower the limit by one, because the service throttled a request."""
