@@ -354,7 +354,7 @@ class Scan(RowForms, ForEngines):
     def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
         """Return a batch of the session with the columns in the order of the results."""
         shown = present_batch(batch, session.schema, timezone=self._connection.profile.timezone)
-        # A session returns partition columns last, whatever the order of ``columns``.
+        # A session returns partition columns last, regardless of the order of ``columns``.
         return shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _opened(

@@ -202,7 +202,7 @@ class BlobColumn(Sequence[Blob]):
         """
         fetch, wanted = self._fetching(compression, progress), References(self._blobs)
         if fetch is None:
-            Folder(Path(folder).expanduser())  # checks it
+            Folder(Path(folder).expanduser())  # checks the folder
             return []
         paths = save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
         return [path for path in paths if path is not None]

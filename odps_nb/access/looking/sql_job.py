@@ -38,7 +38,7 @@ class SqlJob:
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
-            if self._stopped:  # since the check
+            if self._stopped:  # stopped since the check above
                 result.cancel()
             self._check()
             result.wait()

@@ -153,7 +153,7 @@ class StorageClient:
         """Begin a request whose body the caller writes; it is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire))
-        tries.read_timeout = self.options.work_timeout  # allow time to store the body
+        tries.read_timeout = self.options.work_timeout  # time for the service to store the body
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
@@ -310,7 +310,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    end = close  # the name that is called at interpreter exit
+    end = close  # called by this name at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self
