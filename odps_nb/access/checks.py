@@ -17,8 +17,8 @@ from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
-"""``True`` replaces the table or the given partition, ``"partitions"`` each partition that receives
-rows, ``"all"`` every partition."""
+"""``True`` replaces the table or the partition passed, ``"partitions"`` each partition that
+receives rows, ``"all"`` every partition."""
 
 
 def is_missing(value: object) -> bool:

@@ -44,9 +44,10 @@ def connect(
     source
         Default: environment variables (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
         ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring. A
-        name selects that profile in ``~/.config/odps_nb/profiles.toml``. ``"local"`` starts the
-        embedded service in a child process, which exits when the connection is closed or the
-        interpreter exits. A `Profile` or a pyodps ``ODPS`` object supplies its settings.
+        string selects the profile with that name in ``~/.config/odps_nb/profiles.toml``.
+        ``"local"`` starts the embedded service in a child process, which exits when the connection
+        is closed or the interpreter exits. A `Profile` or a pyodps ``ODPS`` object supplies its
+        settings.
     root
         The folder that stores the tables of ``"local"``. Default: a temporary folder.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
@@ -62,7 +63,7 @@ def connect(
         Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
         the platform's cache folder; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connection limits. They replace all such settings from the
+        Retries, time-outs and connection limits. They replace all client options from the
         environment and the profile; see `odps_nb.ClientOptions`.
 
     Raises

@@ -113,7 +113,7 @@ class Connection:
     # -- tables -------------------------------------------------------------------------------
 
     def table(self, name: str | TableName) -> Table:
-        """Return the handle of a table; sends no request.
+        """Return a handle to a table; sends no request.
 
         ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else raises
         an `ArgumentError`.
@@ -244,7 +244,7 @@ class Connection:
     # -- blobs -----------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return a blob's handle from a value of a BLOB column; sends no request."""
+        """Return a handle to a blob, given a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
         self._storage  # noqa: B018  # raises if the connection is closed
@@ -258,7 +258,7 @@ class Connection:
         caption: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> BlobColumn:
-        """Return the handles of many blobs, shown as a gallery in Jupyter; sends no request.
+        """Return handles to many blobs, shown as a gallery in Jupyter; sends no request.
 
         The returned `BlobColumn` fetches, streams and saves its blobs in few requests.
 
@@ -268,9 +268,9 @@ class Connection:
             Values of a BLOB column as a list, a Series or an Arrow array, with or without nulls. If
             ``column`` is passed, a pandas or polars DataFrame or an Arrow table.
         column
-            The frame's column that holds references; each tile shows the index of its blob's row.
+            The frame's column of references. Each tile in the gallery shows the index of its row.
         caption
-            Columns of the frame whose values each tile shows in addition to the index.
+            Columns of the frame to show in each tile in addition to the index.
         limit
             Maximum number of blobs; rows without a blob are skipped.
 
@@ -410,7 +410,7 @@ class Connection:
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False
     ) -> Result:
-        """Return the result of a query in this project by its instance id; sends two requests.
+        """Return the result of a query in this project, given its instance id; sends two requests.
 
         The query may have been started by another process and may still be running; see
         `Result.instance_id`. ``text`` and ``char_padding`` are as for `Table.read`.
@@ -493,5 +493,5 @@ class Connection:
 
 
 def _reconnect(address: Address) -> Connection:
-    """Return an open connection to an unpickled address, or a new one."""
+    """Return the open connection for an unpickled address, or a new one."""
     return connect_again(address, lambda profile: Connection(profile, address=address))

@@ -25,7 +25,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; ``optional`` marks a missing part that only some features need."""
+    """The result of one check; ``optional`` marks components that only some features need."""
 
     name: str
     verdict: Verdict

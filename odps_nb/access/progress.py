@@ -32,7 +32,7 @@ def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) ->
 
 
 def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return a card in a notebook, a line in a terminal, and otherwise no display."""
+    """Return a card in a notebook, a line in a terminal, or elsewhere a silent listener."""
     if _in_kernel():
         from odps_nb.notebook.progress.cards import CardListener
 

@@ -73,13 +73,13 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Batches:
-        """Read the rows once, with TIMESTAMPs in the current unit."""
+        """Read the rows once, with TIMESTAMPs in the unit now in use (see `_fall_back`)."""
 
     @abstractmethod
     def _fall_back(
         self, tracker: ProgressTracker | None, token: CancelToken | None
     ) -> Callable[[OdpsNbError], str | None]:
-        """Before a read, return a function that switches to microseconds after an error.
+        """Return a function that handles an error of the next read by switching to microseconds.
 
         The function returns a warning (``None`` if it was issued before) or raises the error.
         """
@@ -309,7 +309,7 @@ class RowForms(ABC):
     ) -> Explorer:
         """Return a view of the rows to page through, filter, sort and search in a notebook.
 
-        Pages are fetched when shown; at most 1 MiB of them is cached. Without the ``notebook``
+        Pages are fetched when shown; at most 1 MiB of pages is cached. Without the ``notebook``
         extra, only the first page is shown.
 
         Parameters
@@ -338,14 +338,14 @@ class RowForms(ABC):
     ) -> Chart:
         """Return a chart of all rows. The service groups and aggregates them with SQL.
 
-        Runs one to four SQL jobs, each of which scans the rows. A result of up to 64 MB is read
-        instead; a larger one runs its query again, after a warning with the cost.
-        ``kind="scatter"`` shows a random sample of rows.
+        Runs one to four SQL jobs, each of which scans the rows. For a query result of up to 64 MB,
+        the rows are read instead; for a larger one, the query runs again, after a warning with the
+        cost. ``kind="scatter"`` shows a random sample of rows.
 
         Parameters
         ----------
         x
-            The column whose values are grouped along the axis.
+            The column to group by; its values are on the x axis.
         y
             The column to aggregate. Default: count rows.
         kind

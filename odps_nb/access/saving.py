@@ -87,9 +87,9 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
 class Folder:
     """Saves many files in a folder, and appends a number to a name that is taken.
 
-    Names that differ only in case or Unicode normalization count as equal, as on some file systems.
-    ``overwrite`` applies to existing files; files saved by the same object never replace each
-    other.
+    Names that differ only in case or Unicode normalization are treated as equal, as on some file
+    systems. ``overwrite`` applies to existing files; files saved by the same object never replace
+    each other.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:

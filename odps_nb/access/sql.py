@@ -55,7 +55,7 @@ class Result(RowForms):
         query: Query | None = None,
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
-        self._query = query  # its entry in `Connection.queries`
+        self._query = query  # this query in `Connection.queries`
         self._session: ResultSession | None = None
         self._lock = threading.Lock()
         self._token = CancelToken()

@@ -1,4 +1,4 @@
-"""`Table`: a table's handle, with its metadata and methods to read and write it."""
+"""`Table`: a handle to a table, with its metadata and methods to read and write it."""
 
 from __future__ import annotations
 
@@ -156,13 +156,13 @@ class Table(ForEngines):
         return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
-        """Clear the cached metadata, which the next use fetches again, and return this table."""
+        """Clear the cached metadata and return this table; the next use fetches metadata again."""
         with self._lock:
             self._info = self._partition_count = self._primary_key = None
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; sends one request each time."""
+        """Whether the table, or one of its partitions, exists now; sends one request each time."""
         storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -205,10 +205,11 @@ class Table(ForEngines):
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One or more partitions. Each is a spec of all or the first levels (``"ds=2024-01-01"``),
-            a range (``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``), or ``"latest"`` (the
-            largest first-level value that has rows). Values are compared by the column's type. This
-            call resolves ranges and ``"latest"`` once.
+            One or more partitions. Each is a spec of all levels or of the first ones
+            (``"ds=2024-01-01"``), a range (``"ds>=2024-01-01,ds<2024-02-01"`` or
+            ``{"ds >=": day}``), or ``"latest"`` (the largest first-level value that has rows).
+            Values are compared by the column's type. This call resolves ranges and ``"latest"``
+            once.
         limit
             Maximum number of rows.
         splits, split_bytes
@@ -237,13 +238,13 @@ class Table(ForEngines):
             zone, as a naive datetime or text. With a primary key, the read returns the last state
             of each row added or updated, without deleted rows.
         changes
-            Return every change of a table with a primary key, and append a column ``_change``:
+            Return every change to a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the
-            ``columns``, ``where`` and ``since`` of that session, because it may omit other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
+            ``columns``, ``where`` and ``since``, because the session may omit other rows.
 
         Raises
         ------
@@ -308,9 +309,9 @@ class Table(ForEngines):
         """Return the first rows as a DataFrame, without reading the rest of the table.
 
         Sends one request if the service offers a preview of the table; otherwise performs a short
-        read. The head of each of the first blobs takes one more small request. ``partitions``,
-        ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`, the other
-        parameters as for `Scan.to_pandas`.
+        read. For each of the first blobs, one more small request fetches its name and size.
+        ``partitions``, ``columns``, ``text``, ``char_padding`` and ``progress`` are as for `read`,
+        the other parameters as for `Scan.to_pandas`.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
@@ -364,7 +365,7 @@ class Table(ForEngines):
         step: ChartStep | None = None,
         top: int | None = None,
     ) -> Chart:
-        """Return a chart of all rows, which the service groups and aggregates by SQL.
+        """Return a chart of all rows. The service groups and aggregates them with SQL.
 
         Same as ``table.read().chart(…)``: see `Scan.chart`.
         """
@@ -383,7 +384,7 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of a column's blobs; their bytes are fetched on use.
+        """Return handles to a column's blobs; the blobs' bytes are fetched on use.
 
         The first three number, date, boolean or string columns are also read, for the captions.
 
@@ -668,7 +669,7 @@ class Table(ForEngines):
         Returns
         -------
         OpenWrite
-            A context manager; leaving it without a commit aborts the session, unless it was joined.
+            A context manager; leaving it without a commit aborts a session that was not joined.
 
         Raises
         ------
@@ -766,14 +767,14 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Delete the rows with these keys in one atomic commit, ignoring unknown keys.
+        """Delete the rows with these keys in one atomic commit, ignoring keys without a row.
 
         Parameters
         ----------
         data
             As for `write`. Only the key columns and the partition columns not in ``partition`` are
-            used. Rows without column names, such as tuples, contain these values in this order. If
-            the key has one column, a list, an array or a Series of its values is also accepted.
+            used. Rows without column names, such as tuples, have only these columns, in this order.
+            If the key has one column, a list, an array or a Series of its values is also accepted.
         partition, index, compression, text, progress
             As for `write`.
 

@@ -25,7 +25,7 @@ def validate(batch: pa.RecordBatch) -> None:
 
 
 class Validator:
-    """Validator of one stream's batches, which analyses the schema only once."""
+    """Validator for the batches of one stream; analyses the schema only once."""
 
     def __init__(self, schema: pa.Schema) -> None:
         types = schema.types

@@ -27,7 +27,7 @@ _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def literal(value: object) -> str:
-    """Format a Python value as a SQL literal, and a list in parentheses for ``in``."""
+    """Format a Python value as a SQL literal; a list becomes a parenthesized list for ``in``."""
     return Writer().literal(plain(value))
 
 

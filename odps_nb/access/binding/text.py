@@ -52,7 +52,8 @@ def bind(
 
     The error message for an unknown name contains ``source``. A time with a zone is written as
     local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
-    as a UTC instant for ``where=`` and Spark, and raises an error for SQL (no such literal exists).
+    as a UTC instant for ``where=`` and Spark, and raises an error for SQL, which has no such
+    literal.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -103,7 +104,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Bind ``params`` in a query; a time zone in its settings overrides ``timezone``."""
+    """Bind ``params`` in a query; a time zone in ``settings`` overrides ``timezone``."""
     from odps_nb.client.sql.query import SQL_ZONE
     from odps_nb.client.sql.settings import split_settings
 
@@ -167,7 +168,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` follows it."""
+        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` comes next."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

@@ -1,4 +1,4 @@
-"""Converts Python, NumPy, pandas, Arrow and polars values to the few types that SQL has.
+"""Converts Python, NumPy, pandas, Arrow and polars values to the few types that have SQL literals.
 
 Times keep their nanoseconds. An instance of a subclass of ``str``, ``int`` or ``date`` is converted
 to the base type without calling its ``__str__``. Libraries that are not loaded are not imported.
@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value, and an array, index, Series or list to a list of these.
+    """Convert a value to a plain value; an array, index, Series or list becomes a list of them.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
@@ -133,7 +133,7 @@ def _of_numpy(value: object) -> object:
 
 
 def _of_numpy_time(value: Any) -> PlainValue:
-    """Convert to a duration, a date (if the unit is a day or longer) or a time."""
+    """Convert a NumPy value to a duration, a date (for units of a day or longer) or a time."""
     import numpy
 
     if numpy.isnat(value):
@@ -219,7 +219,7 @@ def _of_others(value: object) -> object:
 
 
 def _of_python(value: object) -> object:
-    """Convert a value to its base type, calling only methods of that type."""
+    """Convert a value to its base type, calling only methods of the base type."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):

@@ -20,7 +20,7 @@ from odps_nb.errors import FramingError
 from odps_nb.wire import _flatbuffer as flat
 
 _MAGIC = 8  # size of an Arrow file's padded magic number
-_PREFIX = 8  # size of the marker and the length before a message
+_PREFIX = 8  # total size of the marker and the length that precede a message
 _HEADER, _METADATA = 2, 2  # Flatbuffers field numbers in Message and Schema
 _MAX_NODES = 10_000
 
@@ -63,7 +63,7 @@ Tree = Field | Literal | ArrowCall
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds expressions of one library; ``methods`` maps Arrow tests to expression methods."""
+    """Builds expressions of one library; ``methods`` maps Arrow's null tests to methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]

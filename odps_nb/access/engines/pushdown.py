@@ -78,7 +78,7 @@ def plan_query(
 def columns_of(
     projection: Projection, filter: pc.Expression | None, schema: pa.Schema
 ) -> tuple[str, ...]:
-    """Return the columns that a projection and a filter need, at least one, in schema order."""
+    """Return the columns (at least one) that a projection and a filter need, in schema order."""
     needed: set[str]
     if projection is None:
         return tuple(schema.names)
@@ -149,7 +149,7 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
-    """Add the conditions that can be pushed down and use a column that is not in ``decided``."""
+    """Add the conditions that can be pushed down, except those on ``decided`` columns only."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
     useful = tuple(
@@ -228,7 +228,7 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
 
 
 def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
-    """Convert a time to a constant; ``None`` if it has no zone, unless ``zone`` is UTC."""
+    """Convert a time to a constant; ``None`` if it has no zone and ``zone`` is not UTC."""
     if scalar.type.tz is None and zone != "UTC":
         return None
     try:

@@ -25,7 +25,7 @@ class Epochs:
     """The samples of one rank, epoch by epoch.
 
     A pickle contains no access keys; see `RowSource`. With ``even``, all shards have the same
-    number of rows, and the few remaining rows, which differ from epoch to epoch, are dropped.
+    number of rows; the few leftover rows, different ones in each epoch, are dropped.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Epochs:
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as JSON values: the rows returned per shard, and the next worker."""
+        """Return a state as JSON values: the row count of each shard, and the next worker."""
         session = self.source.session
         return {
             "format": FORMAT,
@@ -142,9 +142,9 @@ class Epochs:
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
         """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
-        In the process of the connection, the state's session is reused unless it has expired. In
-        all other cases, the rows come from this object's session. ``workers`` is ``None`` if
-        unknown.
+        In the process that opened the connection, the state's session is reused unless it has
+        expired. In all other cases, the rows come from this object's session. ``workers`` is
+        ``None`` if unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:
@@ -169,7 +169,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return a source for the state's session, or for a new session with unchanged rows."""
+        """Return a source for the state's session or a new one; raise if the rows have changed."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id

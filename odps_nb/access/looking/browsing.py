@@ -91,7 +91,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan._all_columns()  # a session has no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session has no column comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -106,16 +106,16 @@ class _ScanRows:
 
     @property
     def is_result(self) -> bool:
-        """Whether the service stores these rows; SQL over them runs their query again."""
+        """Whether the rows are a stored query result; SQL over them runs the query again."""
         return False
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be further rows that the access key has no permission to read."""
+        """Whether there may be more rows, which the access key has no permission to read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
-        """Fetch rows by number in one request; return none beyond the end."""
+        """Fetch rows by number in one request; return no rows beyond the end."""
         token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
@@ -199,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the same rows as `code`; `stop` cancels the read."""
+        """Return a new read of the rows that `code` reads; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -242,7 +242,7 @@ class _ScanRows:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns, whose values have a natural order."""
+        """The names of the partition columns; their values have a natural order."""
         return tuple(one.name for one in self._scan._all_columns().partition_columns)
 
     def relation(self, where: str | None) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.sql import Result
 
-# Sorting scans the whole table; the inner query may have ``order by`` without ``limit``.
+# Allow full scans, which sorting needs, and an inner query with ``order by`` but no ``limit``.
 JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 
 
@@ -38,7 +38,7 @@ class SqlJob:
             text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
-            if self._stopped:  # since the check
+            if self._stopped:  # stopped since the check above
                 result.cancel()
             self._check()
             result.wait()

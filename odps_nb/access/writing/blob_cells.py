@@ -29,7 +29,7 @@ from odps_nb.wire.type_text import format_type
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One blob to upload; ``size`` is in bytes, ``None`` if unknown before it is read."""
+    """One blob to upload; ``size`` is in bytes, ``None`` if unknown before the blob is read."""
 
     data: Any  # bytes, a Path, or a binary file object
     mime_type: str | None

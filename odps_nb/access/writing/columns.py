@@ -58,7 +58,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Parse ``partitioned_by`` into columns (for items with a type) and column names."""
+    """Parse ``partitioned_by`` into columns (items with a type) and column names (other items)."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)
@@ -151,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns of the data, and the data itself, because it may be readable only once.
+    """Return the columns of the data, and equivalent data, as an iterator can be read only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """

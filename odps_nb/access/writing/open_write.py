@@ -29,7 +29,7 @@ BUFFER_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit: its streams as (id, version), and the number of rows, if known."""
+    """A commit: its streams as (id, version), and the number of rows (``None`` if unknown)."""
 
     table: TableName
     session_id: str
@@ -75,8 +75,8 @@ class OpenWrite:
     """A write session; created by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
-    session stays open, and its streams are closed unless there was an error. Several threads may
-    write, each to a separate stream.
+    session stays open; without an error, its streams are closed. Several threads may write, each to
+    a separate stream.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class OpenWrite:
         return self._session.ref
 
     def check(self) -> None:
-        """Raise unless the session is open on the service and has the same partition."""
+        """Raise unless the session is open on the service, with the partition passed here."""
         storage = self._table.connection._storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -135,10 +135,10 @@ class OpenWrite:
         stream_id
             Name of the stream, which no other process may use. Default: a new name.
         version
-            Version of the stream; its rows replace those of lower versions of the same name.
+            Version of the stream; replaces lower versions of the same stream, including their rows.
         resume
             Resume a stream that another writer left open and no longer uses. New rows are appended
-            to those already on the service, whose number is ``rows`` of the returned stream.
+            to those already on the service, which the returned stream's ``rows`` counts.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class OpenWrite:
         return [stream.close() for stream in self._streams.values()]
 
     def abort(self) -> None:
-        """Discard all rows written to the session, by any process. Idempotent.
+        """Discard all rows that any process has written to the session. Idempotent.
 
         Raises
         ------
@@ -316,7 +316,7 @@ class OpenStream:
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows and return their number; accepts the data of `Table.write`, except Spark's.
+        """Buffer data as for `Table.write`, except Spark DataFrames; return the number of rows.
 
         Blobs are uploaded immediately. If an iterator or a reader fails, the rows before the error
         stay in the stream; leave the session without a commit to drop them.

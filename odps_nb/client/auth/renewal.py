@@ -100,7 +100,7 @@ class CredentialSource:
         return Hidden((key, Secret(keys[key])) for key in keys), ends_at
 
     def _given(self) -> Hidden:
-        """Call the source and normalise its field names, without secrets in any traceback."""
+        """Call the source and normalise its field names; keep secrets out of tracebacks."""
         try:
             given = self._ask()
         except ConfigError:

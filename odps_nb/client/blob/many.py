@@ -37,8 +37,8 @@ def iter_blobs(
     """Iterate over one record per reference, in order, even for empty blobs.
 
     Leaving the iterator early closes its connections and joins its threads. At most ``max_bytes``
-    of blobs wait for the consumer; a blob has at most ``max_blob`` bytes. A single reference is
-    fetched without metadata.
+    of blobs wait for the consumer; a blob of more than ``max_blob`` bytes raises an error. A single
+    reference is fetched without metadata.
     """
     wanted = list(references)
     fetch = partial(_fetch, storage, wanted, compression, max_blob, len(wanted) > 1, tracker)
@@ -120,7 +120,7 @@ def _outcomes(
     high: int,
     cancel: CancelToken,
 ) -> Iterator[BlobRecord | NotFoundError | ProtocolError]:
-    """Fetch a range of references in one request; after an error, fetch the rest one by one."""
+    """Fetch a range of references in one request; after an error, fetch the others one by one."""
     at = low
     try:
         for record in fetch(low, high, cancel):

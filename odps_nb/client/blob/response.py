@@ -139,10 +139,10 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Fetch a blob's size, type and name with one request, which ends after the first header.
+    """Fetch a blob's size, type and name with one request, closed after the first header.
 
     Only frames contain type and name, and a response to a single reference has no frame, so the
-    reference is requested twice. ``receive_buffer``: see `open_blob`.
+    request contains the reference twice. ``receive_buffer``: see `open_blob`.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

@@ -64,7 +64,7 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    stop = cancel  # the name that a parent token calls
+    stop = cancel  # a parent token calls it by this name
 
     def check(self) -> None:
         """Raise `CancelledError` if the token is cancelled."""

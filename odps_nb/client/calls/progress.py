@@ -174,7 +174,7 @@ class ProgressTracker:
             self._plan |= {name: value for name, value in known.items() if value is not None}
 
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
-        """Add a split (or write stream) to the display, with its number of rows if known."""
+        """Add a split or write stream to the display; ``rows`` is its expected number of rows."""
         with self._lock:
             one = SplitProgress(label=label, rows_total=rows)
             self._splits.setdefault(label, one)
@@ -236,12 +236,12 @@ class ProgressTracker:
             self._events.append(why)
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Set another engine's number of finished tasks, and the total number, which may grow."""
+        """Set another engine's number of finished tasks, and its total, which may grow."""
         with self._lock:
             self._tasks = done, total
 
     def split_done(self, label: str, *, part: bool = False) -> None:
-        """Mark a split as read or written; with ``part``, only once all of its rows are counted."""
+        """Mark a split as read or written; with ``part``, only if all its rows are counted."""
         with self._lock:
             one = self._splits.get(label)
             if one is not None and not (part and one.rows < (one.rows_total or 0)):

@@ -57,7 +57,7 @@ class AdaptiveConcurrency:
         self.items: int = 0
         """Number of items that have arrived, from all jobs."""
         self.starving: bool = False
-        """Whether the service has refused a job and no item has arrived since."""
+        """Whether the service has refused a job and no item has arrived since then."""
 
     def refused(self) -> None:
         """Lower the limit by one, because the service throttled a request."""
@@ -100,8 +100,8 @@ def fan_out(
     jobs
         Each job is called in a worker thread with this call's cancel token and returns an iterator.
         Jobs are taken from ``jobs`` in order, a few in advance. If an iterator has a method
-        ``rest()``, it is called about ten times a second while an item waits for room, e.g. as a
-        keepalive.
+        ``rest()``, it is called about ten times a second while an item waits for space in its
+        queue, e.g. as a keepalive.
     size
         Function that returns an item's size in bytes.
     workers
@@ -331,7 +331,7 @@ class _Round(Generic[T]):
                 return None
             del self._queues[self._head]
             self._head += 1
-            self._changed.notify_all()  # the new head's worker may exceed the limit
+            self._changed.notify_all()  # the worker of the next queue may now exceed the limit
         return queue
 
     def _any_queue(self) -> _Queue[T] | None:

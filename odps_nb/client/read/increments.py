@@ -61,7 +61,7 @@ class Increment:
 
     @property
     def split_mode(self) -> SplitMode | None:
-        """The split mode that the service requires; ``None`` if there is a choice."""
+        """The split mode that the service requires; ``None`` if any mode is allowed."""
         return SplitMode.BUCKET if self.keyed else None
 
     def shown(self, schema: TableSchema) -> TableSchema:

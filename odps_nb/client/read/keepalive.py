@@ -34,7 +34,7 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time has passed, and at the latest a minute before
-    expiry. So a consumer may spend the other half between two batches. Thread-safe; no thread waits
+    expiry. The consumer may spend the other half between two batches. Thread-safe; no thread waits
     for another thread's refresh. Call `close` after `keep_aside`.
     """
 
