@@ -31,9 +31,9 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error has a ``hint``: what to do, or ``None``. Its other facts are keyword attributes.
-Higher layers add context as notes (``add_note``) and re-raise the same error. Message, facts and
-notes survive pickling, because Spark sends errors between processes.
+Every error has a ``hint``: what to do, or ``None``. Other facts about an error are passed as
+keywords and become attributes. Higher layers add context as notes (``add_note``) and re-raise the
+same error. Message, facts and notes survive pickling, because Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -188,7 +188,8 @@ def _facts_told(error: OdpsNbError) -> list[str]:
 
 
 def _shorten(value: object) -> str:
-    # Some messages and facts come from a service and may be long, and a repr may be logged.
+    # Some messages and facts come from a service and may be long, and the repr of an error may be
+    # logged.
     text = repr(value[:300] if isinstance(value, str) else value)
     return text if len(text) <= 240 else text[:239] + "…"
 

@@ -68,7 +68,8 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic. A lock is not used, as it could be held at a fork.
+    Each operation on the dictionary is atomic. No lock is used, because it could be held during a
+    fork.
     """
 
     def __init__(self) -> None:

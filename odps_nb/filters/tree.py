@@ -202,7 +202,7 @@ def columns_of(node: Node) -> Iterator[str]:
 
 
 def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
-    """Return a tree in which ``change`` has replaced each column."""
+    """Return the tree with each column replaced by the result of ``change``."""
 
     def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(with_columns(one, change) for one in nodes)

@@ -94,7 +94,7 @@ class BodyResponse(HTTPResponse):
         return bool(self.chunked) or self.length is not None
 
     def available(self) -> int:
-        """Return how many bytes can be read before the next boundary; 0 at the verified end."""
+        """Return how many bytes can be read before the chunk or body ends; 0 at the end."""
         if self.fp is None:
             return 0
         if self.chunked:

@@ -185,10 +185,10 @@ def iter_result(
 ) -> Batches:
     """Iterate over a result's rows in order; a broken stream resumes at the next unread row.
 
-    The result is read in pages of at most ``page_rows`` rows, of which ``workers`` (default: 8) are
-    read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in addition,
-    each worker may hold one batch, whose size the service chooses. Leaving the iterator early
-    closes its connections.
+    The result is read in pages of at most ``page_rows`` rows; up to ``workers`` pages (default: 8)
+    are read concurrently. At most ``read_ahead`` bytes of batches wait for the consumer; in
+    addition, each worker may hold one batch, whose size the service chooses. Leaving the iterator
+    early closes its connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))
@@ -272,14 +272,14 @@ def _request(session: ResultSession, page: RowRangeSplit, row: int) -> ReadInsta
 # -- the web page of an instance ------------------------------------------------------------------
 # The address is built as in pyodps 0.13: ``GET /webconsole/host``, below the REST endpoint, returns
 # the console's address, to which region, endpoint, project and instance are appended. The older
-# Logview is not used, because its token would give every reader of a saved notebook access.
+# Logview is not used, because its token would give access to every reader of a saved notebook.
 
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 
 
 def console_of(storage: StorageClient) -> str | None:
-    """Return the address of the region's console, or ``None``; sends one request."""
+    """Return the address of the region's console, ``None`` if unknown; sends one request."""
     profile = storage.profile
     host = urlsplit(profile.endpoint).hostname or ""
     found = _REGION.match(host)

@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the start of the file with kept row ``offset``, and the count of earlier kept rows."""
+    """Return where the file with kept row ``offset`` starts, and how many kept rows precede it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to typed errors with a position and a suggestion."""
+"""Converts errors of the SQL parser and DuckDB to service errors with position and suggestion."""
 
 from __future__ import annotations
 
