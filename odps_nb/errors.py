@@ -175,7 +175,7 @@ class OdpsNbError(Exception):
 
     def __copy__(self) -> OdpsNbError:
         # pyodps registers a reducer for every exception class, which `copy.copy` would prefer to
-        # `__reduce__`. Copies made with it would share one list of notes.
+        # `__reduce__`. Copies made by that reducer would share one list of notes.
         make, parts = self.__reduce__()
         copied: OdpsNbError = make(*parts)
         return copied

@@ -168,7 +168,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # check first: NumPy allocates the declared size before reading, and empty elements waste time
+    # check first: NumPy allocates the declared size before reading; zero-size elements waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize

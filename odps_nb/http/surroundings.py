@@ -34,8 +34,8 @@ class ProxyEnvironment:
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` in the form that requests' adapter expects.
 
-        Raises `ConfigError` if a variable holds an invalid proxy address or the path of a
-        certificate file that does not exist.
+        Raises `ConfigError` if a variable holds an invalid proxy address or a certificate path that
+        does not exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

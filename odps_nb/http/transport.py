@@ -237,7 +237,7 @@ class RequestsTransport:
                 return self._response(request, exchange)
             finally:
                 EXCHANGE.reset(token)
-        except BaseException:  # including Ctrl-C, whose traceback would keep the connection
+        except BaseException:  # also on Ctrl-C: a kept traceback would keep the connection open
             exchange.drop()
             raise
 

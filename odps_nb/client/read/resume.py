@@ -294,9 +294,9 @@ def delivered(
     """Yield batches one by one, and close the source generator at the end.
 
     The iteration stops after ``limit`` rows. Without a limit, it raises if the number of rows
-    differs from ``rows`` (``None``: unknown). It also raises before the batches exceed
-    ``max_bytes`` in total. During the read, the tracker counts the rows that arrive in all splits.
-    At the end, its row count is the number of rows returned.
+    differs from ``rows`` (``None``: unknown). It also raises before the total size exceeds
+    ``max_bytes``. During the read, the tracker counts the rows that arrive in all splits. At the
+    end, the tracker's row count is set to the number of rows returned.
     """
     before, found, size = tracker.rows if tracker is not None else 0, 0, 0
     try:
@@ -337,7 +337,7 @@ def asks_for_micro(error: OdpsNbError) -> bool:
 
 
 def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
-    """Return the error for a read that failed although it used microseconds."""
+    """Return the error for a read that failed even in microseconds."""
     return ConversionError(
         f"the service cannot return a TIMESTAMP of {what} in microseconds either ({error.message})",
         source_type="timestamp",

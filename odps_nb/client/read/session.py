@@ -301,7 +301,7 @@ def _bearable(splits: int) -> int:
 
 
 def cut_for_blobs(session: ReadSession, rows: int) -> ReadSession:
-    """Return the session, with at most ``rows`` rows per split if it reads a BLOB column.
+    """Return the session; if it reads a BLOB column, limit its splits to ``rows`` rows each.
 
     The service's size estimate counts the 36 bytes of a reference, not the blob. If any split is
     not a row range, the session is returned unchanged.

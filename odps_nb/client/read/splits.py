@@ -282,7 +282,7 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that pass the filter; invalid text in other rows raises no error.
+        """Return the rows that pass the filter; invalid text in dropped rows raises no error.
 
         The service skips only whole blocks of rows, so every row is tested here.
         """

@@ -165,7 +165,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return column names as spelled in the schema; raise unless these columns can be keys."""
+    """Return column names as spelled in the schema; raise if a column cannot be a key."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:

@@ -226,7 +226,7 @@ def iter_result_rows(
     unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
-    """Iterate over a range of rows with one request; after a break, resume at the next row."""
+    """Iterate over a range of rows with one request; after a failure, resume at the next row."""
     token = storage.operation(cancel)
     return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 
@@ -295,7 +295,7 @@ def console_of(storage: StorageClient) -> str | None:
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's page, which requires a login."""
+    """Return the address of an instance's web page, which requires a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

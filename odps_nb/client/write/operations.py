@@ -110,7 +110,7 @@ class RowPart:
         )
 
     def after(self, rows: int) -> RowPart:
-        """Return the part without its first ``rows`` rows, without copying data."""
+        """Return the part minus its first ``rows`` rows; data is not copied."""
         left, kept = rows, []
         for batch in self.batches:
             if left >= batch.num_rows:

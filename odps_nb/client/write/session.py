@@ -130,7 +130,7 @@ class WriteSession:
 
     @property
     def write_schema(self) -> WriteSchema:
-        """The columns that rows must have; fetched once, unless a stream has provided them."""
+        """The columns that rows must have; fetched once if no stream has provided them."""
         if self._schema is None:
             self._require_open()
             ref = self.ref

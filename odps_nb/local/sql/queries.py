@@ -139,7 +139,7 @@ class QueryRun:
         self.timer.daemon = True
 
     def open(self, tables: Mapping[str, StoredRows]) -> None:
-        """Send the tables to the process; the time limit starts when it is ready."""
+        """Send the tables to the process; the time limit starts when the process is ready."""
         self._ask("open", tables=dict(tables))
         self._receive()
         self.timer.start()

@@ -247,7 +247,7 @@ class _Replacing:
         return tuple(named)
 
     def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
-        """Replace each ``max_pt('t')`` with its current partition value."""
+        """Replace each ``max_pt('t')`` with the greatest partition value of ``t``."""
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
                 continue

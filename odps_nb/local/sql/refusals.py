@@ -22,7 +22,7 @@ class FarTime(InvalidRequestError):
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """The names in a query: positions (line, column) by lower-case name, and known names."""
+    """The names in a query: positions (line, column) by lower-case name, and known tables."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]

@@ -317,7 +317,7 @@ def _converted(
     *,
     numbered: bool,
 ) -> str:
-    """Return the query with its columns cast to the types of the columns they are inserted into."""
+    """Return the query with each column cast to the type of its target column in the table."""
     found = run.describe(query.sql)
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
