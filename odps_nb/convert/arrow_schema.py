@@ -150,8 +150,8 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Match fields to columns like `match_names`; raise for a type whose values can never fit.
 
-    Use this function for data whose rows do not exist yet, as in Spark. If rows exist, their values
-    decide, because a column of nulls fits regardless of its type.
+    Use this function for data whose rows do not exist yet, as in Spark. If rows exist, check their
+    values instead, because a column of nulls fits regardless of its type.
     """
     matched = match_names(source.names, target)
     found: list[Misfit] = []
@@ -239,7 +239,7 @@ def fit_table(
 def fit_columns(
     source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
 ) -> pa.Table:
-    """Return columns, fetched by position, as a converted table; raise like `fit_table`.
+    """Fetch columns by position and return them as a converted table; raise like `fit_table`.
 
     ``first_row`` is the number of the first row within all data, for errors.
     """

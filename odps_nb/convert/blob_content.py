@@ -1,8 +1,8 @@
 """Converts a blob's bytes to a Python object: a picture, an array, text, or a table.
 
-The caller passes the media type detected from the bytes; the uploader's media type is
-never used. If a format states sizes, they are checked before parsing. `blob_conversion`
-runs the conversion in a process with limited memory.
+The caller passes the media type detected from the bytes; the uploader's media type is never used.
+Sizes stated in the content are checked before parsing. `blob_conversion` runs the conversion in a
+process with limited memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
     try:
         with warnings.catch_warnings():
-            # Pillow warns about harmless defects; others raise an error or are checked here
+            # Pillow warns about harmless defects; other defects raise an error or are checked here
             warnings.simplefilter("ignore")
             if PICTURES[mime] == "ICO":  # Pillow decodes icons on opening
                 _require_pixels(icon_size(data), max_pixels)
@@ -168,7 +168,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # NumPy would allocate the declared size before reading; zero-size elements waste time
+    # check first: NumPy allocates the declared size before reading; zero-size elements waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -283,7 +283,7 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        for column in batch.columns:  # exclude dictionaries, which batches share
+        for column in batch.columns:  # do not count dictionaries, which batches share
             held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)

@@ -305,7 +305,7 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     if index is None:
         # any index level could be a column of the new table
         _refuse_index_columns(frame, names.known or names.order or None)
-        ignored = names.known is None and names.order  # a delete uses only the key columns
+        ignored = names.known is None and names.order  # deletes use only key columns
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)
     if not index:

@@ -100,7 +100,7 @@ _HINTS = {
     ValueKind.DURATION: "compare it with interval '1 02:03:04' day to second",
     ValueKind.BYTES: "bind bytes with params=, or write unhex('0aff')",
 }
-# Pairs of kinds, of a value and a constant, that are compared without conversion
+# Pairs (kind of the value, kind of the constant) that are compared without conversion
 _AS_THEY_ARE = {
     (ValueKind.INTEGER, ValueKind.DECIMAL),
     (ValueKind.TEXT, ValueKind.BYTES),  # the text is compared as UTF-8 bytes

@@ -1,7 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; rejects all others.
 
-``upper`` and ``lower`` are rejected because they treat non-ASCII letters differently. So
-are regular expressions.
+For example, ``upper`` and ``lower`` are rejected because the two treat non-ASCII letters
+differently. Regular expressions are also rejected.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if not tree.args.get("safe"):  # sqlglot sets "safe" for concat(), not adjacent literals
+    if not tree.args.get("safe"):  # sqlglot sets "safe" for concat() only, not for literals
         raise refuse(
             "adjacent string literals are not supported",
             "write a comma between them, or concat('a', s)",

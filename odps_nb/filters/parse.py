@@ -243,7 +243,7 @@ class _Reader:
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-# Allowed arguments of sqlglot nodes; any others would change the meaning.
+# Allowed arguments of sqlglot nodes; other arguments would change the meaning.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "column": ("this", "table", "db", "catalog"),
     "literal": ("this", "is_string"),

@@ -140,7 +140,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy failed: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # still those of the exchange with the proxy
+            exchange.sent, exchange.body = False, None  # reset after the proxy's response
         self.sock.settimeout(timeout)  # reading the proxy's response set a shorter time-out
 
     def getresponse(self) -> Any:
@@ -199,8 +199,8 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
-    # Under TLS, readable bytes may be only a session ticket, which only a read can show. The
-    # bytes read here may begin a response, so they are kept for the reader.
+    # Under TLS, readable bytes may be just a session ticket, and only a read can tell. The bytes
+    # read here may begin a response, so they are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:
@@ -254,7 +254,7 @@ _POOLS = {"http": _Pool, "https": _PoolTLS}
 
 
 class Adapter(HTTPAdapter):
-    """The adapter of requests (TLS settings, proxies), with our connection classes."""
+    """The requests adapter (TLS settings, proxies) with our connection classes."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make the pools use our connection classes."""
@@ -262,7 +262,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response as it is, without requests' cookies and other additions."""
+        """Return urllib3's response as it is, without the cookies etc. that requests adds."""
         return answer
 
     def close(self) -> None:

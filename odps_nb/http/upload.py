@@ -153,7 +153,7 @@ class Upload:
         return len(view)
 
     def finish(self) -> HttpResponse:
-        """End the body and return the response; later calls return the same one."""
+        """End the body and return the response; later calls return the same response."""
         self._home.require("this upload")
         if self._aborted:
             raise StateError("the upload was aborted")

@@ -1,7 +1,8 @@
 """Waits for sockets in short slices, so that Ctrl-C and `Abort` always take effect.
 
 A signal that arrives just before a thread sleeps in the kernel does not wake the thread. On some
-systems, no signal does. This module also aborts exchanges and limits the kernel's receive buffer.
+systems, signals never wake it. This module also aborts exchanges and limits the kernel's receive
+buffer.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """A raw socket reader that waits in slices, up to the socket's time-out.
 
-    ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold`` is a file of
-    the socket that is closed with this reader. It keeps the descriptor open if http.client releases
-    the socket before the body ends.
+    ``deadline``, a value of ``time.monotonic()``, limits all reads together. ``hold``, a file
+    object of the socket, keeps the descriptor open if http.client releases the socket before the
+    body ends; it is closed with this reader.
     """
 
     deadline: float | None = None

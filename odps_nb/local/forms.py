@@ -1,8 +1,8 @@
 """Alternative response forms, for cases where the real service's response is uncertain.
 
-Each field of :class:`Forms` is one such case. Its default is the most likely form. The others can
-be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of them.
-The client accepts all forms.
+Each field of :class:`Forms` is one such case. Its default is the most likely form. The other forms
+can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of
+them. The client accepts all forms.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Forms:
 def formed(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Sequence[Column], forms: Forms
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return a stream's schema and batches, converted to the service's forms."""
+    """Return a stream's schema and batches, converted to the selected forms."""
 
     def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
         code = None if odps is None else odps.code

@@ -57,7 +57,7 @@ class Settings:
 
 
 class Service:
-    """The service of one folder. ``prepare`` may fill the folder before its catalog is opened."""
+    """The service on one folder. ``prepare`` may fill the folder before its catalog is opened."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Checks that an Arrow stream has the columns of its session.
 
 A column may have any Arrow type that services are known to send for its MaxCompute type
-(``docs/protocol.md`` sections 5.1, 5.2). `odps_nb.arrow.plain` converts the stream before.
+(``docs/protocol.md`` sections 5.1, 5.2). `odps_nb.arrow.plain` converts the stream before this
+check.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def find_columns(
     Parameters
     ----------
     may_have_more
-        Allow additional columns in the stream, because the caller selects columns.
+        Allow additional columns in the stream, for callers that select columns from it.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def find_columns(
 
 
 def mismatch(message: str, hint: str | None = None) -> FramingError:
-    """Return an error for columns that differ from the session's; such a read is not retried."""
+    """Return the error for columns that differ from the session's; the read is not retried."""
     error = FramingError(message, hint=hint)
     error.lasts = True
     return error

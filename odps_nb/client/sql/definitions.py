@@ -100,7 +100,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # a generated column is the only level, without a comment
+    if first.generated is not None:  # the only partition column, without a comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
@@ -146,7 +146,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
 
 
 def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """Add required properties, known from live tests of pyodps and the C++ SDK, to the caller's."""
+    """Add required properties (from live tests of pyodps and the C++ SDK) to the caller's."""
     needed: dict[str, str] = {}
     if options.primary_key:
         needed["transactional"] = "true"
@@ -165,7 +165,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
 
 
 def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str, ...]:
-    """Return column names as spelled in the schema; raise unless these columns can be keys."""
+    """Return column names as spelled in the schema; raise if a column cannot be a key."""
     known = {column.name.casefold(): column for column in schema.columns}
     found: list[str] = []
     for name in names:
@@ -249,7 +249,7 @@ def create_table(
     schema: TableSchema,
     options: TableOptions = TableOptions(),
 ) -> None:
-    """Create a table; for an invalid definition, raise `ArgumentError` without a request."""
+    """Create a table; raise `ArgumentError` before any request if the definition is invalid."""
     sql = create_table_sql(table, schema, options)
     _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
 

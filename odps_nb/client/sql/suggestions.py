@@ -50,7 +50,7 @@ def _plain(name: str) -> str:
 def _columns(storage: StorageClient, sql: str) -> Iterator[str]:
     names = dict.fromkeys(map(_plain, _TABLES.findall(sql)))
     for name in list(names)[:MAX_TABLES]:
-        with suppress(OdpsNbError):  # the name may be a subquery's, or permission may be missing
+        with suppress(OdpsNbError):  # the name may be a subquery's, or access may be denied
             yield from storage.control(GetTable(table=storage.profile.table(name))).schema.names
 
 

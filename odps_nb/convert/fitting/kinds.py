@@ -32,7 +32,7 @@ def is_missing(value: Any) -> bool:
 
 
 def items_of(value: Any) -> Any:
-    """Return the items of a list, set, array or Series; ``None`` if the value is none of these."""
+    """Return the items of a list, set, array or Series; ``None`` for any other value."""
     if isinstance(value, np.ndarray):
         return value if value.ndim else None
     if isinstance(value, (list, tuple)):

@@ -45,7 +45,7 @@ def check_kind(
     """Raise `KindError` if no non-null value of the Arrow type fits the target.
 
     Use this function for sources that are checked before their rows exist, such as a Spark plan. If
-    rows exist, their values decide.
+    rows exist, check their values instead.
     """
     source = _stored(source)
     if pt.is_null(source):
@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return the position of each name, ignoring case, and one unknown or repeated name, if any."""
+    """Return each name's position, ignoring case, and an unknown or repeated name (if any)."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -284,7 +284,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)
     keys, items = _plain(array.keys), _plain(array.items)
-    if counts[~valid].any():  # null slots have entries, which are dropped
+    if counts[~valid].any():  # drop the entries of null slots
         places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
         kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
         return keys.take(kept), items.take(kept), lengths
@@ -317,7 +317,7 @@ def _fit_struct(
     places, stranger = members_of(names, target)
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
-    parts = array.flatten()  # this respects slices, and applies the struct's nulls to its members
+    parts = array.flatten()  # respects slices, and applies the struct's nulls to its members
 
     def fit(number: int) -> pa.Array:
         member = target.fields[number]

@@ -41,7 +41,7 @@ SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Return the schema with the system columns of change streams after the data columns."""
+    """Return the schema with change streams' system columns appended to the data columns."""
     own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
@@ -132,7 +132,7 @@ def changed_rows(
     interval: Interval,
     specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
-    """Write each partition's changed rows to a file; yield their counts and the file."""
+    """Write each partition's changed rows to a file; yield the row counts and the file."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)

@@ -87,7 +87,7 @@ class ReadRules:
     ``min_split_bytes`` is the minimum split size in bytes. A filter skips whole blocks of
     ``filter_block_rows`` rows of a file; with 1, it skips single rows. In a session with a filter,
     row ranges count stored rows. With ``kept_ranges``, they count the rows that the filter keeps.
-    It is not known which of these the real service counts.
+    It is not known whether the real service counts stored or kept rows.
     """
 
     min_split_bytes: int = 10 * 2**20
@@ -159,8 +159,8 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
 def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema:
     """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
-    If the request names columns, the stream has exactly these, even if all of them are partition
-    columns (C++ client: TestFilterOptionsRequiredPartitionColumns).
+    If the request names columns, the stream has exactly these columns, even if all of them are
+    partition columns (C++ client: TestFilterOptionsRequiredPartitionColumns).
     """
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return the start of the file with kept row ``offset``, and the count of earlier kept rows."""
+    """Return where the file with kept row ``offset`` starts, and how many kept rows precede it."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:

@@ -50,7 +50,7 @@ def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[p
     """Yield batches until one has a time outside the nanosecond range, then raise.
 
     ``status`` is `odps_nb.local.forms.Forms.nanosecond_status`. TIMESTAMP_NTZ is treated like
-    TIMESTAMP, because the test that shows this error reads a table with both.
+    TIMESTAMP, because the test that documents this error reads a table with both types.
     """
     try:
         for batch in batches:

@@ -196,7 +196,7 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _arrays(
     batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
 ) -> dict[str, pa.Array]:
-    """Return columns by name. Adds partition values, and nulls for columns added later."""
+    """Return columns by name. Adds partition values, and nulls for columns newer than the file."""
     values, found = dict(file.values), {}
     for name, column in columns.items():
         target, index = arrow_type(column.type), batch.schema.get_field_index(name)

@@ -98,7 +98,7 @@ def _write(fd: int, chunks: list[bytes]) -> None:
 
 
 async def drain(request: Request) -> None:
-    """Read and discard the rest of a body."""
+    """Read and discard the remaining body."""
     # the client may have disconnected, or the body may already have been read
     with suppress(ClientDisconnect, RuntimeError):
         async for _ in request.stream():

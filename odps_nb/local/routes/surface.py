@@ -81,7 +81,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's right in the project, and that it owns the instance if one is named."""
+        """Check the key's right in the project, and that the key owns the instance (if named)."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return

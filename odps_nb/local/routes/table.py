@@ -1,4 +1,4 @@
-"""The route table, and XML responses. To add a request, add a row and its handler."""
+"""The route table, and XML responses. To support another request, add a row and a handler."""
 
 from __future__ import annotations
 

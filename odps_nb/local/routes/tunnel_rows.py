@@ -352,7 +352,7 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
 
 
 def _is_micro(kind: pa.DataType) -> bool:
-    """Return whether the times in a column are in microseconds (a wider range)."""
+    """Return whether a column has times in microseconds, whose range is wider."""
     if pa.types.is_nested(kind):
         return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
     return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"

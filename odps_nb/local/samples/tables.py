@@ -1,7 +1,8 @@
 """Installs the sample tables in a new folder. They are built once per user and then linked.
 
-The user's cache contains the built folder, named by a fingerprint of the code that built it. A new
-service folder receives hard links to its immutable files and a copy of its catalog.
+The user's cache contains the built folder, named after a fingerprint of the code that built it. A
+new service folder receives hard links to the cached immutable files, and a copy of the cached
+catalog.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child checks four times a second whether this process still runs, and exits if it has ended.
+The child checks four times a second whether this process is still running; if not, it exits.
 Importing this module does not import the service.
 """
 
@@ -107,7 +107,7 @@ def start(
     samples
         Whether to create the sample tables in a new folder.
     options
-        Further command-line arguments for ``odps-nb serve``.
+        Additional command-line arguments for ``odps-nb serve``.
 
     Raises
     ------

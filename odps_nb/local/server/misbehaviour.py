@@ -154,7 +154,7 @@ class _Spoiled:
             self._done = True
             head = body[: max(0, rule.at - self._sent)]
             await self._send({**message, "body": head, "more_body": True})
-            # the written bytes need time to be sent before the connection is closed
+            # allow time for the written bytes to be sent before closing the connection
             await asyncio.sleep(0.05)
             _abort(self._scope)
             return

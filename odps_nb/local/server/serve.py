@@ -154,7 +154,7 @@ class _Connection(H11Protocol):
 
 
 def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
-    """Exit the process if a graceful stop takes too long. The data survive even ``kill -9``."""
+    """Exit the process if a graceful stop takes too long. Stored data survives even ``kill -9``."""
     if ended.wait(seconds):
         return
     if temporary is not None:

@@ -184,7 +184,7 @@ class _Query:
         self._count = 0
 
     def add(self, values: Iterable[str | None]) -> int:
-        """Add a row (``None``: null) to the current part; return its index in ``choices``."""
+        """Add a row (``None``: null value) to the current part; return its index in ``choices``."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
             if value is not None and (column, value) not in self._places:

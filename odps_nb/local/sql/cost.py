@@ -45,7 +45,7 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
 ) -> Iterator[tuple[Any, StoredTable]]:
-    """Yield each table that a query reads, directly or through views, and its node in the tree."""
+    """Yield each table that a query reads, directly or through views, with its node in the tree."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):

@@ -66,7 +66,7 @@ def duck_type(odps: OdpsType) -> str:
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:
-    """Return the MaxCompute type of a result column, from DuckDB's spelling and Arrow's type."""
+    """Return the MaxCompute type of a result column, given its DuckDB and Arrow types."""
     if spelled in ("HUGEINT", "UHUGEINT"):
         return PrimitiveType(TypeCode.BIGINT)  # DuckDB returns HUGEINT for sums of integers
     return _from_arrow(arrow)

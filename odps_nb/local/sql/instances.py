@@ -228,7 +228,7 @@ class Instances:
     # -- results ------------------------------------------------------------------------------
 
     def result(self, project: str, instance_id: str) -> Instance:
-        """Return a successful instance; raise 400 if it failed or has no rows, 409 if it runs."""
+        """Return a successful instance; raise 400 if it failed or has no rows, 409 if running."""
         found = self.get(project, instance_id)
         if found.status == FAILED:
             raise faults.invalid(found.message)

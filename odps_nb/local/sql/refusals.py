@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to typed errors with a position and a suggestion."""
+"""Converts errors of the SQL parser and DuckDB to service errors with position and suggestion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FarTime(InvalidRequestError):
 
 @dataclass(frozen=True, slots=True)
 class QueryNames:
-    """The names in a query: positions (line, column) by lower-case name, and known names."""
+    """The names in a query: positions (line, column) by lower-case name, and known tables."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]

@@ -84,7 +84,7 @@ class Stopper:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a statement: its context, its stopper, and resources to close after it."""
+    """One run of a statement: its context, its stopper, and resources to close afterwards."""
 
     place: Place
     stopper: Stopper
@@ -137,7 +137,7 @@ class SqlRunner:
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
-        """Return a table or view. Names in a view are resolved where the view was created."""
+        """Return a table or view. Names in a view are resolved as when the view was created."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
@@ -317,7 +317,7 @@ def _converted(
     *,
     numbered: bool,
 ) -> str:
-    """Return the query with its columns cast to the types of the columns they are inserted into."""
+    """Return the query with each column cast to the type of its target column in the table."""
     found = run.describe(query.sql)
     number = ["number"] if numbered else []
     if len(found.columns) != len(fed) + len(number):
@@ -406,7 +406,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
     """Return the SQL that casts a value to a column's type; TIMESTAMPs keep their unit.
 
     Text, DATE and TIMESTAMP_NTZ values are converted to instants in the session's time zone, and
-    fractions are truncated. ``kind`` is the type of the value, or ``""`` if unknown.
+    casts to integers truncate fractions. ``kind`` is the type of the value, or ``""`` if unknown.
     """
     code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
@@ -433,7 +433,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested times keep their wider range
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the range of microseconds
     return f"CAST({name} AS {wanted})"
 
 

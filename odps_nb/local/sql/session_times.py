@@ -162,7 +162,7 @@ class _Placing:
             self._clock.compute(node, node.this, "TIMESTAMP")
 
     def _call(self, node: Any) -> None:
-        """Convert instants in arguments to the session's time zone, and a local result back."""
+        """Convert instant arguments to the session's time zone, and convert a local result back."""
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]

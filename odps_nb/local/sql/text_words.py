@@ -36,7 +36,7 @@ def columns_of(cursor: Cursor) -> tuple[Column, ...]:
 
 
 def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
-    """Parse ``a bigint, b string comment '…'``. ``at`` is its line and column, for errors."""
+    """Parse ``a bigint, b string comment '…'``. ``at``: the text's line and column, for errors."""
     try:
         return parse_columns(text)
     except ArgumentError as error:

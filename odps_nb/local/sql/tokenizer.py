@@ -1,4 +1,4 @@
-"""Splits SQL text into statements and tokens, with a cursor over them.
+"""Splits SQL text into statements and tokens, and provides a cursor over the tokens.
 
 Uses sqlglot's Hive tokenizer without keywords, for statements that this package parses (DDL and
 the head of an INSERT). Queries are passed to sqlglot as text.

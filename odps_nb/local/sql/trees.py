@@ -16,7 +16,7 @@ ARITHMETIC: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Return a call of a DuckDB function or macro."""
+    """Return a call to a DuckDB function or macro."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands that share a type. ``computed`` adds arithmetic and branches."""
+    """Yield groups of operands that share a type. ``computed`` includes arithmetic and branches."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
@@ -110,7 +110,7 @@ def leaves(query: Any) -> Iterator[Any]:
 
 
 def branches(query: Any) -> Iterator[list[Any]]:
-    """Yield the output expressions of each SELECT of a query; ``[]`` for one with a star."""
+    """Yield the output expressions of each SELECT of a query; ``[]`` for a SELECT with a star."""
     for one in leaves(query):
         if isinstance(one, exp.Select):
             yield [] if one.is_star else [shown.unalias() for shown in one.expressions]
