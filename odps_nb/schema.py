@@ -145,7 +145,7 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
-    """A type that this version of odps_nb does not know; ``text`` is as the service sent it."""
+    """A type that this version of odps_nb does not know; ``text`` is what the service sent."""
 
     text: str
     code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)

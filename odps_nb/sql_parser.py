@@ -70,6 +70,6 @@ def _own_errors() -> Iterator[None]:
         yield
     except (SqlglotError, RecursionError, MemoryError):
         raise
-    except Exception as error:  # sqlglot may raise anything for an unusual tree
+    except Exception as error:  # sqlglot may raise any exception for an unusual tree
         said = "the parser failed: check that each function has all its arguments"
         raise ParseError(said) from error

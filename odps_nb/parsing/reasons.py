@@ -1,7 +1,8 @@
 """Describes in plain words why a library rejected bytes.
 
-A library's message is kept if users can understand it, without system error numbers and the repr
-of Python objects. Messages with addresses or names from the library's code are dropped.
+A library's message is kept if users can understand it; system error numbers and reprs of Python
+objects are removed. Messages that contain memory addresses or names from the library's code are
+dropped.
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ class Question:
         Kinds of table to use. ``table`` is the user's table; the others (`scratch.KINDS`) are
         created, which requires ``--write``.
     requests, statements, rows, seconds
-        Limits: Storage API requests, SQL statements, rows received, and seconds without SQL.
+        Limits: Storage API requests, SQL statements, rows received, and seconds excluding SQL.
     embedded
-        Whether the embedded service, whose SQL engine is DuckDB, behaves like MaxCompute here.
+        Whether the embedded service, whose SQL engine is DuckDB, behaves like MaxCompute in this
+        respect.
     """
 
     id: str

@@ -83,7 +83,7 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob (negative: the rest); fewer only at the blob's end."""
+        """Return ``size`` bytes of the blob (negative: all that remain); fewer only at its end."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
@@ -126,7 +126,7 @@ class _Blobs:
             pass
 
     def _feed(self, size: int) -> type | None:
-        """Feed the next bytes; return the type of the last event that they produce, if any."""
+        """Feed the next bytes; return the type of the last event that they produce, or ``None``."""
         data = self.stream.read(size)
         events = self.frames.feed(data)
         if len(data) < size:

@@ -16,7 +16,7 @@ from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
 
 _DIRECT = 64 << 10  # minimum bytes of a direct read; smaller reads use the window
-_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
+_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks per run
 
 
 class PayloadStream(ByteReader):
@@ -190,8 +190,8 @@ class CrcStrippingStream(PayloadStream):
         Raised by any read: a block does not match its checksum. The error's ``block`` and
         ``offset`` locate the damage.
     TruncatedError
-        The body ends inside a block. If whole blocks are missing at its end, HTTP or the frames
-        detect that (``docs/protocol.md`` section 6.3).
+        The body ends inside a block. If whole blocks are missing at the end of the body, HTTP or
+        the frames detect that (``docs/protocol.md`` section 6.3).
 
     Examples
     --------

@@ -40,7 +40,7 @@ class ChecksumKind(str, Enum):
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # in a footer, a kind's index is its "Type"
+_KINDS = tuple(ChecksumKind)  # the index of a kind is the "Type" in footers
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:

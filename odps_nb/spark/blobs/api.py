@@ -1,7 +1,7 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
 `blob_map` fetches a blob and calls the function in the same task, so Spark receives only the
-function's results. Passing the bytes through the JVM and back would take six times the work.
+function's results. Passing the bytes through the JVM and back would be six times as much work.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def blob_map(
         The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error
         What to do if a row's blob is missing, damaged or too large, if `fn` raises, or if its
-        result does not fit `schema`. ``"raise"`` ends the job with an error that names the row and
+        result does not fit `schema`. ``"raise"`` fails the job with an error that names the row and
         its reference. ``"null"`` sets the new columns of this row to null. Any other string is the
-        name of an additional string column for the error of each row. The job always fails if the
-        service does not respond or refuses the keys.
+        name of an additional string column that contains each row's error. The job always fails if
+        the service does not respond or refuses the keys.
     compression
         Compression of the blobs during transfer.
     progress
@@ -86,7 +86,8 @@ def blob_map(
     ConfigError
         `odps` is ``None``, and the environment configures no service.
     ConversionError
-        The reference column is neither text nor bytes; in a task, a result of `fn` does not fit.
+        The reference column is neither text nor bytes; in a task, a result of `fn` does not fit
+        `schema`.
     LimitExceededError
         In a task: `fn` returned a value of more than 256 MB.
 
@@ -217,7 +218,7 @@ def _mapped(
 
 
 def _error_column(on_error: str) -> str | None:
-    """Check `on_error`; return the name of the error column, or ``None`` without one."""
+    """Check `on_error`; return the name of the error column, or ``None`` if there is none."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
             f"on_error is {on_error!r}; it must be a non-empty string",

@@ -32,7 +32,8 @@ def without_pandas_notice() -> Iterator[None]:
 def without_java_notice() -> Iterator[None]:
     """Hide Java's notice about incubator modules, which a notebook shows as a red box.
 
-    A JVM started inside the block keeps the pipe as its stderr; all other lines pass through.
+    A JVM started inside the block keeps the pipe as its stderr; lines other than the notice pass
+    through the pipe unchanged.
     """
     try:
         outside = os.dup(_STDERR)
@@ -89,7 +90,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide warnings that a Connect server refuses settings which it has applied at startup."""
+    """Hide warnings that a Connect server refuses settings that it applied at startup."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"

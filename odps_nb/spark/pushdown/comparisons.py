@@ -43,7 +43,7 @@ _TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A typed time literal, as a local time; an instant's time is in the session's time zone."""
+    """A typed time literal, as a local time; for instants, in the session's time zone."""
 
     clock: datetime.datetime
     zoned: bool
@@ -251,7 +251,7 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
 
 
 def _decimal(text: str, parameters: Sequence[Any]) -> Decimal | None:
-    """Return the value of a cast if it keeps every digit of the text."""
+    """Return the value of a cast to DECIMAL if the cast keeps every digit of the text."""
     numbers = [str(one.this.this) for one in parameters]
     digits = text.removeprefix("-")
     if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):

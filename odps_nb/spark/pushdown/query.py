@@ -78,8 +78,8 @@ def sql(
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the query, quoted safely, and table and column names for ``{name}``,
-        as for `Connection.sql`. Times with nanoseconds are rejected.
+        As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
+        placeholder takes a table or column name. Times with nanoseconds are rejected.
     limit
         Maximum number of rows in the result.
 

@@ -76,15 +76,15 @@ def register(
     """Register ``format("odps")`` in a session.
 
     With `odps`, readers and writers use its connection settings unless their options override them,
-    so that no option contains a key. With Spark Connect, always pass `odps`: the server
-    logs plans with their options, and redacts access keys only in sessions that were registered.
+    so that no option contains a key. With Spark Connect, always pass `odps`: the server logs plans
+    with their options, and redacts access keys only in sessions for which `register` was called.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Both accept the options that `options` returns, or
-    ``profile`` with a profile's name.
+    `odps_nb.spark.write`) and ``compression``. Readers and writers accept the options that
+    `options` returns, or ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
     and the partition ``latest``. It has four other options:
@@ -115,7 +115,7 @@ def register(
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
-    """Return the counter from which each reader and writer derives its own."""
+    """Return the counter from which each reader and writer derives its own counter."""
     from odps_nb.spark.progress.actions import counter_of
 
     unknown = Activity(operation="read", title="", phase=Phase.CREATING)
@@ -210,7 +210,7 @@ class _Split(InputPartition):
 
 
 class OdpsReader(DataSourceReader):
-    """Reader of one read session, which is kept as long as the DataFrame."""
+    """Reader of one read session; Spark keeps both as long as the DataFrame."""
 
     def __init__(
         self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
@@ -306,7 +306,7 @@ class OdpsWriter(DataSourceArrowWriter):
             self._task.counter.ended(Phase.DONE, rows=sum(one.stream.rows for one in done))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort the session, unless it may be committed.
+        """Abort the session, unless it may already be committed.
 
         Spark also calls this after a commit that raised, with a message for every partition.
         """

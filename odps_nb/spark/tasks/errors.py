@@ -97,7 +97,7 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_errors() -> Iterator[None]:
-    """Replace a job's Spark error with the typed error of its task."""
+    """Replace a job's Spark error with the odps_nb error that its task raised."""
     try:
         yield
     except _job_failures() as failure:

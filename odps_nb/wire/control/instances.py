@@ -124,7 +124,7 @@ def _task_result(task: Element) -> TaskResult:
 
 
 def query_error(task: TaskResult) -> QueryError:
-    """Create a failed task's error from its text, with the code and hint found in it."""
+    """Create the error for a failed task, with the text, code and hint found in its result."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
@@ -145,7 +145,7 @@ class SubmittedInstance:
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers; ``location`` is the URL of the instances."""
+        """Encode the response as body and headers; ``location`` is the URL of all instances."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 
@@ -271,7 +271,7 @@ class TaskState:
 class InstanceStatus:
     """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` includes failures; the task states show whether it succeeded.
+    ``Terminated`` includes failures; the task states show whether the instance succeeded.
     """
 
     status: str
