@@ -39,7 +39,7 @@ def spell(tree: Any, dialect: Any, **options: Any) -> str:
 
 
 def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
-    """Return a copy of a query whose nodes have types, as far as these can be inferred.
+    """Return a copy of a query in which each node has a type, where it can be inferred.
 
     Parameters
     ----------

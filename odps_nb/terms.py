@@ -423,7 +423,7 @@ def no_item(noun: str, position: int, count: int) -> PositionError:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Truncate ``text`` to ``limit`` characters; the last character is then an ellipsis."""
+    """Truncate ``text`` to ``limit`` characters; a truncated text ends with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -253,7 +253,7 @@ class Asker:
         return found
 
     def abort_writes(self) -> None:
-        """Abort the write sessions that a question left open; they expire if that fails."""
+        """Abort the write sessions that a question left open; if that fails, they expire later."""
         writing, self._writing = self._writing, {}
         self.begin(requests=len(writing), rows=0, seconds=30.0)
         for session, target in writing.items():

@@ -39,8 +39,8 @@ class Question:
     ask
         Function that sends the requests and returns the observation; may raise `CannotTell`.
     expected
-        Observation that odps_nb assumes; a tuple lists several allowed values. Any other members of
-        an observation are recorded but not compared.
+        Observation that odps_nb assumes; a tuple lists several allowed values. Additional members
+        of an observation are recorded but not compared.
     needs
         Kinds of table to use. ``table`` is the user's table; the others (`scratch.KINDS`) are
         created, which requires ``--write``.

@@ -57,7 +57,7 @@ def read_response(answer: Any) -> tuple[int, Mapping[str, str], bytes]:
 
 
 def close_raw(raw: Any) -> None:
-    """Call ``raw.close()`` if there is such a method."""
+    """Call ``raw.close()`` if the method exists."""
     close = getattr(raw, "close", None)
     if close is not None:
         close()

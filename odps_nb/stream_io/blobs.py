@@ -252,7 +252,7 @@ class BlobStreamReader(ByteReader):
     Parameters
     ----------
     iterator
-        An unused `BlobDataIterator`. `close` closes its raw stream.
+        An unused `BlobDataIterator`. `close` closes the iterator's raw stream.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from odps_nb.wire._push import PieceDecoder
 from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, BlockDecoder
 
 _DIRECT = 64 << 10  # minimum bytes of a direct read; smaller reads use the window
-_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks per run
+_FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # run sizes in blocks
 
 
 class PayloadStream(ByteReader):

@@ -74,9 +74,9 @@ def rows(
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
         batch. Each epoch skips a few rows, fewer than the total number of workers.
     rank, world_size
-        This rank and the number of ranks. Default: the values of torch.distributed, if initialized.
-        All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
-        `RowDataset.session_id` of the first rank.
+        The rank of this process, and the number of ranks. Default: the values of torch.distributed,
+        if initialized. All ranks need the same session: pass ``table.read(…, session_id=…)`` with
+        the `RowDataset.session_id` of the first rank.
 
     Raises
     ------

@@ -83,7 +83,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
         Raises
         ------
         StateError
-            Workers read the rows; call the ``state_dict`` method of `odps_nb.torch.loader` instead.
+            Workers read the rows; call ``state_dict`` of the loader (`odps_nb.torch.loader`)
+            instead.
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
@@ -171,7 +172,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         Raises
         ------
         ArgumentError
-            `state` is invalid, or was saved with another order, rank or worker count.
+            `state` is invalid, or was saved with a different order, rank or worker count.
         ConflictError
             The session has expired, and the table's version or number of rows has changed.
         """

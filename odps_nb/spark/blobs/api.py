@@ -63,9 +63,9 @@ def blob_map(
     fn
         Called on an executor, once per row and task attempt (``spark.task.maxFailures``). Its
         argument is one verified blob, with ``data``, ``mime_type`` and ``file_name``. Returns a
-        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a
-        column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which
-        `odps_nb.spark.write` then uploads.
+        dict (absent keys are null), a tuple in the order of `schema`, or ``None`` if all new
+        columns are null. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
+        bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or a string like ``"width int, thumbnail binary"``.
     on_error
@@ -137,7 +137,7 @@ def with_blobs(
     Raises
     ------
     ArgumentError
-        The column is missing, the new column already exists, or an argument is out of bounds.
+        The column is missing, the new column already exists, or an argument is out of range.
     ConversionError
         The reference column is neither text nor bytes.
     LimitExceededError
@@ -182,7 +182,7 @@ def _mapped(
     on_error: str,
     progress: Progress,
 ) -> DataFrame:
-    """Append the columns computed by tasks; ``option`` is the argument that names them."""
+    """Append the columns computed by tasks; ``option`` names the user's argument in errors."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient

@@ -22,7 +22,7 @@ _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextlib.contextmanager
 def without_pandas_notice() -> Iterator[None]:
-    """Hide pyspark's notice about pandas 3 around code that only uses Arrow."""
+    """Hide pyspark's notice about pandas 3 while running code that uses only Arrow."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
@@ -100,10 +100,10 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Suppress, in this thread only, pyspark's JSON log of query errors that it also raises."""
+    """Suppress, in this thread only, pyspark's JSON log of query errors, which are also raised."""
     from pyspark.logger import PySparkLogger
 
-    # the first call determines the logger's class, so it must be pyspark's own
+    # the first call determines the logger's class, so call pyspark's own getLogger
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Checks the requirements of Spark Connect, and tells apart classic and Connect sessions."""
+"""Checks the requirements of Spark Connect, and distinguishes classic from Connect sessions."""
 
 from __future__ import annotations
 

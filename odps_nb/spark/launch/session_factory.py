@@ -1,7 +1,7 @@
 """`session`: starts a Spark session configured for notebooks.
 
-The default settings prevent known failures, such as workers that run another Python, a driver that
-binds to a VPN address, or secrets in the event log.
+The default settings prevent known failures, such as workers that run a different Python, a driver
+that binds to a VPN address, or secrets in the event log.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def session(
     progress
         As for `Table.read`: by default, a card shows that Spark is starting.
     conf
-        Spark settings, which override ours: ``**{"spark.executor.memory": "2g"}``, or with
-        underscores, ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
-        in Spark's UI, its event log and the process list. On this machine, Spark stores its own
-        tables in a temporary folder; ``spark.sql.warehouse.dir`` chooses another one.
+        Spark settings, which override our defaults: ``**{"spark.executor.memory": "2g"}``, or with
+        underscores: ``spark_executor_memory="2g"``. Never pass keys or tokens here: settings appear
+        in Spark's UI, its event log and the process list. With a local master, Spark stores its own
+        tables in a temporary folder; ``spark.sql.warehouse.dir`` sets another folder.
 
     Returns
     -------

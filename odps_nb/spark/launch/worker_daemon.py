@@ -29,7 +29,7 @@ LOADED = (
 
 
 def _print_error() -> None:
-    """Print the error that ends a worker, unless Spark stopped reading its rows early."""
+    """Print the error that ends a worker, unless Spark stopped reading the rows early."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds after its last task until a run without active stages ends
-_UNLISTED = 5.0  # seconds after which Spark must have dropped an unlisted stage
+_UNLISTED = 5.0  # seconds after which an unlisted stage is not considered new, but dropped
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 
@@ -247,7 +247,7 @@ class Runs:
     # -- the end ------------------------------------------------------------------------------
 
     def settle(self, error: BaseException | None = None) -> None:
-        """End a notebook cell's runs when the cell ends; cancel them if it was interrupted."""
+        """End a notebook cell's runs when the cell ends; after an interrupt, cancel the runs."""
         deadline = time.monotonic() + _SETTLE
         with self._lock:
             cell, self._cell = self._cell, self._cell + 1

@@ -1,4 +1,4 @@
-"""Parses a Spark query with sqlglot: the kind of statement, and the positions of its tables.
+"""Parses a Spark query with sqlglot: finds the kind of statement and the positions of its tables.
 
 Spark receives the original text, in which only the table names are replaced.
 """
@@ -121,7 +121,7 @@ def _check_kind(tokens: Sequence[Any]) -> None:
 
 
 def refuse_versions(references: Iterable[Reference]) -> None:
-    """Raise if a query reads an ODPS table AS OF a version or time; other tables allow it."""
+    """Raise if a query reads an ODPS table AS OF a version or time (other tables allow this)."""
     for ref in references:
         if ref.node.args.get("version"):
             raise ArgumentError(

@@ -1,7 +1,8 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-A table's read session has only the columns, partitions and rows that the query can use (`plan`),
-because Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
+Spark's pushdown into Python sources is unreliable, so this package opens each table's read session
+with only the columns, partitions and rows that the query can use (`plan`). Spark runs the query
+over views.
 """
 
 from __future__ import annotations

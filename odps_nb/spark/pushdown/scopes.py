@@ -2,8 +2,8 @@
 
 A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
 pushed into a select if its columns are output unchanged and dropping rows does not change the
-result for other rows. So the select must have no limit or window; if it groups rows, the condition
-may use only the grouping keys.
+result for other rows. So the select must not have a limit or window; if it groups rows, the
+condition may use only the grouping keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides whether a query is understood well enough to read less than whole tables.
+"""Decides whether a query is understood well enough to read only parts of its tables.
 
 `is_regular` and `is_repeatable` use lists of known clauses and functions. Anything not listed (a
 new Spark clause, a user-defined function) makes a query read more, never less.

@@ -53,8 +53,8 @@ def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
 
     They are not needed after `register` with a connection. Options of a DataFrame reader or writer
     do not appear in plans, event logs or the UI. With Spark Connect, this requires `register`.
-    Never set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear there; pass
-    the name of a profile instead.
+    Never set them in ``spark.conf`` or in ``OPTIONS (…)`` in SQL text, which do appear in plans and
+    logs; pass the name of a profile instead.
 
     Examples
     --------
@@ -75,9 +75,10 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use its connection settings unless their options override them,
-    so that no option contains a key. With Spark Connect, always pass `odps`: the server logs plans
-    with their options, and redacts access keys only in sessions for which `register` was called.
+    With `odps`, readers and writers use the settings of that connection unless options override the
+    settings, so that no option contains a key. With Spark Connect, always pass `odps`: the server
+    logs plans with their options, and redacts access keys only in sessions for which `register` was
+    called.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
@@ -171,7 +172,8 @@ class OdpsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`.
 
-        Spark keeps the reader with the DataFrame; before 4.1 it calls this for each action.
+        Spark keeps the reader with the DataFrame; before PySpark 4.1, Spark calls this method for
+        each action.
         """
         with task_errors('format("odps")'):
             return OdpsReader(ReadSettings.of(self._given()), schema, self.counter)

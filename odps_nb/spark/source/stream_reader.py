@@ -1,7 +1,7 @@
 """``spark.readStream.format("odps")``: streams the rows that new versions of a table add.
 
-One Python process keeps an `OdpsStreamReader` for the life of a query; it provides offsets and
-partitions. For every micro-batch, another reader is pickled for the tasks, which only call
+One Python process keeps an `OdpsStreamReader` for the life of a query; this reader provides offsets
+and partitions. For every micro-batch, another reader is pickled for the tasks, which only call
 `OdpsStreamReader.read`. The partitions of a micro-batch contain its read session.
 """
 
@@ -89,8 +89,8 @@ class TableVersions:
     """A stream reader's client for the versions of one table; `close` it after use.
 
     The service reports a version only in the response to a new read session. So the client opens an
-    empty session (versions after n and up to n) once per `poll_seconds`. This also checks that the
-    service excludes the first version of a range, which is undocumented.
+    empty session (versions after n and up to n) once per `poll_seconds`. This also checks an
+    undocumented behaviour: the service excludes the first version of a range.
     """
 
     def __init__(

@@ -53,8 +53,9 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
 class TaskProfile:
     """The settings of a profile, keys included, as a value that Spark can pickle.
 
-    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, it contains no keys: each task
-    looks up its own keys (``finds_keys``). The repr shows only the endpoint and the project.
+    With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment, the value contains no keys:
+    each task looks up its own keys (``finds_keys``). The repr shows only the endpoint and the
+    project.
     """
 
     settings: tuple[tuple[str, str], ...]

@@ -145,7 +145,7 @@ class SubmittedInstance:
     result: InstanceResult | None = None
 
     def encode(self, *, location: str) -> tuple[bytes, dict[str, str]]:
-        """Encode the response as body and headers; ``location`` is the URL of all instances."""
+        """Encode the response as body and headers; ``location`` is the URL of the instances."""
         body, headers = (b"", {}) if self.result is None else self.result.encode()
         return body, headers | {"Location": f"{location.rstrip('/')}/{self.instance_id}"}
 
