@@ -372,7 +372,7 @@ class BlobReference:
 
     @classmethod
     def from_text(cls, token: str | bytes) -> BlobReference:
-        """Create a reference from base64 text, the form in JSON and in BLOB columns of a read."""
+        """Create a reference from base64 text, as used in JSON and in reads of BLOB columns."""
         text = token.decode("ascii", "replace") if isinstance(token, bytes) else token
         try:
             base64.b64decode(text, validate=True)
@@ -385,12 +385,12 @@ class BlobReference:
 
     @classmethod
     def from_raw(cls, raw: bytes) -> BlobReference:
-        """Create a reference from decoded bytes, the form used in BLOB columns of writes."""
+        """Create a reference from decoded bytes, the form used in writes of BLOB columns."""
         return cls(base64.b64encode(raw).decode("ascii"))
 
     @property
     def raw(self) -> bytes:
-        """The decoded bytes, the form used in BLOB columns of writes."""
+        """The decoded bytes, the form used in writes of BLOB columns."""
         return base64.b64decode(self.token)
 
     def __repr__(self) -> str:

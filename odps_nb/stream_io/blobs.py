@@ -305,7 +305,7 @@ class BlobStreamReader(ByteReader):
         return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes of the current blob, fewer only at its end; by default the rest."""
+        """Return ``size`` bytes of the current blob (default: all left); fewer only at its end."""
         data: bytes = self._do(self._current().take, -1 if size is None else size)
         return data
 

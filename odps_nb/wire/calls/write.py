@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Request for a write session's column ids; it includes no write mode in any API version."""
+    """Request for a write session's column ids; sent without a write mode in every API version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True

@@ -377,7 +377,7 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Request for an instance's SQL text, as the stock client sends it (``?source``)."""
+    """Request for an instance's SQL text, in the stock client's form (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
