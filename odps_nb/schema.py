@@ -1,7 +1,8 @@
 """MaxCompute's types, columns and table schemas as immutable values.
 
-``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON, and
-``odps_nb.convert`` to Arrow. Type codes are those in ``docs/protocol.md`` section 3.11.
+``odps_nb.wire.type_text`` and ``odps_nb.wire.schema_json`` convert them to text and JSON;
+``odps_nb.convert`` converts them to Arrow. Type codes are those in ``docs/protocol.md`` section
+3.11.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UnknownType:
-    """A type that this version of odps_nb does not know; ``text`` is as the service sent it."""
+    """A type that this version of odps_nb does not know; ``text`` is what the service sent."""
 
     text: str
     code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
@@ -246,7 +247,7 @@ def has_timestamp(odps: OdpsType) -> bool:
 
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
-    """Whether the type has one of these codes or contains a type that does."""
+    """Whether the type, or a type nested in it, has one of these codes."""
     return any(one.code in codes for one in types_in(odps))
 
 

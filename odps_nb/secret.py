@@ -58,7 +58,7 @@ def hides_secrets(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def hiding(*args: P.args, **given: P.kwargs) -> R:
-        given = hidden(given)  # type: ignore[assignment]  # the type does not change
+        given = hidden(given)  # type: ignore[assignment]  # hidden() keeps types
         return function(*args, **given)
 
     return hiding

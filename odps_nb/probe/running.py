@@ -71,7 +71,7 @@ class Prober:
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
         self._scratch = None if scratch is None else Scratch(self._asker, scratch)
         self._embedded = embedded
-        self._may_drop = False  # set by `start`, once it has checked who created existing tables
+        self._may_drop = False  # set by `start` after checking who created existing tables
         self.left_behind: list[str] = []
         """Redacted descriptions of tables that could not be dropped; set by `close`."""
 

@@ -28,7 +28,7 @@ STREAM = "s0"
 
 
 def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
-    """Create a read session and wait for it; splits are by rows unless ``SplitOptions`` is set."""
+    """Create a read session and wait for it; split by rows unless ``SplitOptions`` is set."""
     said = {"SplitOptions": ROW_OFFSET, **body}
     response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
     session = {"SessionId": response.members.get("SessionId")}

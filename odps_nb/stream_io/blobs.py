@@ -83,7 +83,7 @@ class _Blobs:
         return True
 
     def take(self, size: int) -> bytes:
-        """Return ``size`` bytes of the blob (negative: the rest); fewer only at the blob's end."""
+        """Return ``size`` bytes of the blob (negative: all that remain); fewer only at its end."""
         wanted = size if self.left is None or 0 <= size < self.left else self.left
         if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
             data = self.stream.read(wanted)
@@ -126,7 +126,7 @@ class _Blobs:
             pass
 
     def _feed(self, size: int) -> type | None:
-        """Feed the next bytes; return the type of the last event that they produce, if any."""
+        """Feed the next bytes; return the type of the last event that they produce, or ``None``."""
         data = self.stream.read(size)
         events = self.frames.feed(data)
         if len(data) < size:
@@ -252,7 +252,7 @@ class BlobStreamReader(ByteReader):
     Parameters
     ----------
     iterator
-        An unused `BlobDataIterator`. `close` closes its raw stream.
+        An unused `BlobDataIterator`. `close` closes the iterator's raw stream.
 
     Raises
     ------
@@ -305,7 +305,7 @@ class BlobStreamReader(ByteReader):
         return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes of the current blob, fewer only at its end; by default the rest."""
+        """Return ``size`` bytes of the current blob (default: all left); fewer only at its end."""
         data: bytes = self._do(self._current().take, -1 if size is None else size)
         return data
 

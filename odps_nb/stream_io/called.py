@@ -21,7 +21,7 @@ from odps_nb.wire.calls.errors import decode_error
 
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a function that begins an upload; a function that takes the body runs in a thread."""
+    """Return a function that begins an upload; a ``function`` with a parameter runs in a thread."""
     try:
         inspect.signature(function).bind()
     except TypeError:

@@ -65,7 +65,7 @@ class StreamReader(ByteReader):
         return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
 
     def read(self, nbytes: int | None = -1) -> bytes:
-        """Return ``nbytes`` bytes, fewer only at the end of the body; by default the rest."""
+        """Return ``nbytes`` bytes (default: all that remain); fewer only at the end of the body."""
         wanted = -1 if nbytes is None else nbytes
         parts = [self.read1(wanted)]
         while parts[-1] and (wanted := wanted - (len(parts[-1]) if wanted > 0 else 0)):

@@ -50,9 +50,9 @@ class ArrowReader(Guarded):
     Raises
     ------
     ConversionError
-        Raised by the iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
+        Raised during iteration: a value is not UTF-8, and ``text`` is ``"strict"``.
     TruncatedError
-        Raised by the iteration: the stream is truncated.
+        Raised during iteration: the stream is truncated.
     FramingError
         The body is not an Arrow stream, continues after its end, or contains damaged values. Every
         batch is fully validated.

@@ -165,8 +165,8 @@ class _Writer(Finishing, Generic[Result]):
 class WriteResult:
     """The server's response to a write of rows; absent fields are ``None``.
 
-    It unpacks like the SDK's result: ``commit_message, success = writer.finish()``, where
-    ``success`` is always true, because a failed write raises.
+    Unpacks like the SDK's result: ``commit_message, success = writer.finish()``, where ``success``
+    is always true, because a failed write raises.
 
     Examples
     --------

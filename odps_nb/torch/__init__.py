@@ -9,8 +9,8 @@
         loader.set_epoch(epoch)
         for batch in loader: ...
 
-Each worker of each rank reads its own row ranges of one session in a random order, and shuffles
-the rows in memory. The same seed and epoch give the same order, so an epoch resumes at the next
+Each worker of each rank reads its own row ranges of one session in a random order, and shuffles the
+rows in memory. The same seed and epoch give the same order, so an epoch can be resumed at the next
 unread row. See ``docs/learning-from-blobs.md``. Importing this module does not require torch.
 """
 
@@ -52,13 +52,13 @@ def rows(
     Parameters
     ----------
     source
-        ``odps.table(…)``, or its ``read(…)`` with columns and partitions. The client evaluates
-        ``where=``, so all rows are transferred.
+        ``odps.table(…)``, or ``odps.table(…).read(…)`` with columns and partitions. The client
+        evaluates ``where=``, so all rows are transferred.
     batch_size
         Number of rows to return at a time, as one NumPy array per column. A DataLoader with
         ``batch_size=None`` converts these arrays to tensors, several times faster than it converts
         rows. Text, times and nested values are returned as lists. A null becomes NaN, or raises a
-        `ConversionError` if the type of its column has no NaN.
+        `ConversionError` if the column's type has no NaN.
     seed
         Seed for the order, combined with the epoch: from 0 to 2**32 - 1.
     shuffle
@@ -74,9 +74,9 @@ def rows(
         Give all workers of all ranks the same number of rows, for ranks that synchronise after each
         batch. Each epoch skips a few rows, fewer than the total number of workers.
     rank, world_size
-        This rank and the number of ranks. Default: the values of torch.distributed, if initialized.
-        All ranks need the same session: pass ``table.read(…, session_id=…)`` with the
-        `RowDataset.session_id` of the first rank.
+        The rank of this process, and the number of ranks. Default: the values of torch.distributed,
+        if initialized. All ranks need the same session: pass ``table.read(…, session_id=…)`` with
+        the `RowDataset.session_id` of the first rank.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class ChecksumKind(str, Enum):
     MD5 = "md5"
 
 
-_KINDS = tuple(ChecksumKind)  # in a footer, a kind's index is its "Type"
+_KINDS = tuple(ChecksumKind)  # the index of a kind is the "Type" in footers
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Return the length of a header or footer; raise unless it is from 0 to ``limit`` bytes."""
+    """Return the length of a header or footer; raise unless it is between 0 and ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the negative length {size}")
     if size > limit:
@@ -75,7 +75,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
 
 
 def check_data_size(size: int, limit: int, index: int) -> int:
-    """Return the length of a blob; raise unless it is from 0 to ``limit`` bytes."""
+    """Return the length of a blob; raise unless it is between 0 and ``limit`` bytes."""
     if size < 0:
         raise FramingError(f"the data of frame {index} has the negative length {size}")
     if size > limit:
@@ -211,7 +211,7 @@ class RunningChecksum:
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Raise unless the footer's checksum matches; return ``False`` if none was computed."""
+        """Raise unless the footer's checksum matches; return ``False`` if it was not computed."""
         actual = self._value(footer.kind)
         if actual is None:
             return False

@@ -9,11 +9,11 @@ a complete block; the frame decoder and the HTTP body length can.
 
 Why one pass over n blocks is enough
 ------------------------------------
-Let A be the map that pushes one zero byte through the register, which is linear over GF(2), and F
-the register's initial value, all ones. After a payload, the register is r and its CRC is r ^ F.
-Pushing that CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F), a constant
-that does not depend on the payload. The next block therefore starts from a constant instead of F,
-and by linearity ends in another constant. Let c(n) be the CRC of n blocks and their trailers:
+Let A be the map, linear over GF(2), that pushes one zero byte through the register, and F the
+register's initial value, all ones. After a payload, the register is r and its CRC is r ^ F. Pushing
+that CRC, little-endian, through the register leaves A⁴(r ^ (r ^ F)) = A⁴(F), a constant that does
+not depend on the payload. The next block therefore starts from a constant instead of F, and by
+linearity ends in another constant. Let c(n) be the CRC of n blocks and their trailers:
 
     c(1)   = A⁴(F) ^ F
     c(a+b) = A^(4100·b)(c(a)) ^ c(b)
@@ -51,7 +51,7 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # both bases have compatible fields
-    """The checksum of the last, short block does not match: it was truncated or damaged."""
+    """The checksum of the last, short block does not match: the block is truncated or damaged."""
 
 
 @cache

@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# A type can also be sent as its name, with precision, scale and length in the same members.
+# A type can also be sent as a name instead of a code; precision, scale and length do not change.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
@@ -82,8 +82,8 @@ class WriteSchema:
     def blob_ids(self) -> dict[str, int]:
         """Known column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``.
 
-        BLOBs in MAP keys are excluded, because the service accepts no blobs in keys, and the stock
-        client ignores them.
+        BLOBs in MAP keys are excluded, because the service does not accept blobs in keys, and the
+        stock client ignores BLOBs in keys.
         """
         return {
             path: self.column_ids[path]
@@ -241,7 +241,7 @@ def decode_nested(members: Mapping[str, object]) -> WriteSchema:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
     def known(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Fill in missing column ids from the other list, by name."""
+        """Fill in a missing column id from a column of that name in another list."""
         return tuple(
             replace(one, column_id=ids.get(one.name)) if one.column_id is None else one
             for one in columns

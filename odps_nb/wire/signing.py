@@ -36,8 +36,8 @@ class Credentials:
     ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
     an application that acts for a user.
 
-    Raises `ConfigError` if a value contains spaces or line breaks, for example from pasting. Such a
-    value would make the signature wrong or the header invalid.
+    Raises `ConfigError` if a value contains spaces or line breaks, for example because it was
+    pasted. Such a value would make the signature wrong or the header invalid.
     """
 
     access_id: str | None = None

@@ -114,7 +114,7 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRow:
-    """Identifies a row in errors; file name and request id are added when its blob arrives.
+    """Identifies a row in errors; file name and request id are added when the blob arrives.
 
     ``row`` counts from 0 within the Spark partition ``task`` (``None`` outside Spark).
     """

@@ -1,6 +1,6 @@
 """Starts PySpark's worker daemon with the modules of our tasks already imported.
 
-The daemon forks the Python workers, so each of them starts without 0.6 s of imports. `session` sets
+The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
 ``spark.python.daemon.module`` to this module if driver and executors share this machine.
 """
 
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
-#: Modules that our tasks import, some only at the first row (pyarrow imports pandas then).
+#: Modules that our tasks import, some of them only at the first row (such as pandas, by pyarrow).
 LOADED = (
     "pandas",
     "pyspark.worker",
@@ -29,7 +29,7 @@ LOADED = (
 
 
 def _print_error() -> None:
-    """Print the error that ends a worker, unless Spark stopped reading its rows early."""
+    """Print the error that ends a worker, unless Spark stopped reading the rows early."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 

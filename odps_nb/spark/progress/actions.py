@@ -51,13 +51,13 @@ def watched(
 ) -> Iterator[TaskCounter | None]:
     """Run a Spark action with progress; an interrupt or `cancel` stops the jobs of this thread.
 
-    With ``activity``, `tracker` receives only the figures of that activity. Without it, `tracker`
-    receives the figures of all DataFrames of `odps_nb.spark` that the action reads. If ``seen`` is
+    With ``activity``, `tracker` receives only the counts of that activity. Without it, `tracker`
+    receives the counts of all DataFrames of `odps_nb.spark` that the action reads. If ``seen`` is
     false, nothing is counted.
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
-    tracker.count_tasks(0, 0)  # no figures arrive before the first task ends; do not report a stall
+    tracker.count_tasks(0, 0)  # no counts arrive before the first task ends; do not report a stall
     tag = f"{TAG}{secrets.token_hex(8)}"
     operation = _Operation(spark, tag, tracker)
     with contextlib.ExitStack() as stack:
@@ -83,8 +83,8 @@ class _Operation:
 
     def __init__(self, spark: SparkSession, tag: str, tracker: ProgressTracker) -> None:
         self._spark, self._tag, self._tracker = spark, tag, tracker
-        # In a classic session, a session tag is visible only to the thread that has set it; a
-        # tag of the context's jobs is visible to all threads.
+        # In a classic session, a session tag is visible only to the thread that has set it; a job
+        # tag of the context is visible to all threads.
         context: Any = None if is_connect(spark) else spark.sparkContext
         self._add = spark.addTag if context is None else context.addJobTag
         self._remove = spark.removeTag if context is None else context.removeJobTag

@@ -19,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-#: Figures to sum over finished tasks.
+#: Counters to sum over finished tasks.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
     *("retries", "resumes"),

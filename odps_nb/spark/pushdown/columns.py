@@ -21,7 +21,7 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
     named = []
     for column in schema:
         name = fold(column.name)
-        # `words` contains only single words, so any other name always counts as used.
+        # `words` contains only single words, so any other name is always treated as used.
         if name in query.words or not WORD.fullmatch(name):
             named.append(column)
     if not any(column in schema.columns for column in named):
@@ -141,4 +141,4 @@ def _output_used(tree: Any, select: Any) -> bool:
             return True
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
-    return True  # the result itself, or part of a union, which matches by position
+    return True  # the result itself, or part of a union, which matches columns by position

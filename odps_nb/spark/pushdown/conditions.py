@@ -43,14 +43,14 @@ _ENDS = frozenset(
     """.split()  # noqa: SIM905  # a list is easier to read as text
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # bounds to try: a bracket may be part of a call, and `and` part of `between`
+_TRIES = 10  # maximum bounds to try: a bracket may belong to a call, and `and` to `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed(ColumnValue):
-    """The text of a condition over partition columns, which Spark evaluates.
+    """A condition over partition columns, as text that Spark evaluates.
 
     ``names`` maps column names in the text to partition columns. ``clocks`` are the positions of
     clock functions in the query, and ``start`` is the position of the text. With ``is_strict``, the
@@ -103,7 +103,7 @@ def rejects_nulls(condition: Node) -> bool:
 
 
 def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
-    """Keep as many conditions as fit into one request; Spark applies the rest."""
+    """Keep as many conditions as fit into one request; Spark applies the others."""
     kept, size = list[Node](), 0
     for one in conditions:
         length = len(text_of(one))
@@ -114,7 +114,7 @@ def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def renamed(condition: Node, names: Mapping[str, str]) -> Node:
-    """Return the same condition over columns with other names."""
+    """Return the condition with its columns renamed."""
 
     def change(column: ColumnValue) -> ColumnValue:
         if not isinstance(column, Computed):

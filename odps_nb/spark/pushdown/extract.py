@@ -33,7 +33,7 @@ from odps_nb.spark.pushdown.scopes import (
     parts_of,
 )
 
-# Arguments allowed in a condition's nodes; any other may change the meaning.
+# Arguments allowed in a condition's nodes; any other argument may change the meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
 )
@@ -180,7 +180,8 @@ class _Extractor:
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        The condition keeps each row that the expression keeps; if ``negated``, it keeps no others.
+        The condition keeps each row that the expression keeps; if ``negated``, it keeps no other
+        rows.
         """
         from sqlglot import exp
 

@@ -100,8 +100,8 @@ def with_partitions(
     """Choose the partitions that the query may need.
 
     ``answers`` are Spark's results for computed conditions, keyed by partition values. If too many
-    partitions are left, or one whose name cannot be sent reliably, the condition filters the rows
-    instead.
+    partitions are left, or if the name of one cannot be sent reliably, the condition filters the
+    rows instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)

@@ -1,7 +1,8 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-A table's read session has only the columns, partitions and rows that the query can use (`plan`),
-because Spark's pushdown into Python sources is unreliable. Spark runs the query over views.
+Spark's pushdown into Python sources is unreliable, so this package opens each table's read session
+with only the columns, partitions and rows that the query can use (`plan`). Spark runs the query
+over views.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def sql(
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the query, quoted safely, and table and column names for ``{name}``,
-        as for `Connection.sql`. Times with nanoseconds are rejected.
+        As for `Connection.sql`: values for ``:name``, which are quoted safely; a ``{name}``
+        placeholder takes a table or column name. Times with nanoseconds are rejected.
     limit
         Maximum number of rows in the result.
 

@@ -2,8 +2,8 @@
 
 A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
 pushed into a select if its columns are output unchanged and dropping rows does not change the
-result for other rows. So the select must have no limit or window; if it groups rows, the condition
-may use only the keys.
+result for other rows. So the select must not have a limit or window; if it groups rows, the
+condition may use only the grouping keys.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def parts_of(node: Any) -> set[str]:
 
 
 def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause | None:
-    """Return the FROM clause around a relation; ``None`` if its form is unknown.
+    """Return the FROM clause that contains a relation; ``None`` if its form is unsupported.
 
     ``schemas`` maps the node ids of known relations to their schemas.
     """
@@ -275,7 +275,7 @@ def _only_brackets(node: Any) -> bool:
 
 
 def _referring(tree: Any, select: Any) -> list[Any]:
-    """Return the relations that refer to a query; empty if anything else uses it."""
+    """Return the relations that refer to a query; empty if anything else uses the query."""
     from sqlglot import exp
 
     parent = select.parent

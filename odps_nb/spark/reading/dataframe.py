@@ -63,7 +63,8 @@ def read(
 
     This call opens the read session, so every action reads the same rows. Once the session has
     expired, actions raise `SessionExpiredError`. If the service reports a row count, ``count()`` of
-    this DataFrame returns it without a job. ``explain()`` shows its columns, partitions and filter.
+    this DataFrame returns it without a job. ``explain()`` shows the columns, partitions and filter
+    that are read.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
 
 
 def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
-    """Open the read session of a plan, split for tasks; raises as `open_read_session` does."""
+    """Open the read session of a plan, split for tasks; raises like `open_read_session`."""
     from odps_nb.client.read.session import open_read_session
 
     blobs = [column for column in plan.schema or () if has_blob(column.type)]

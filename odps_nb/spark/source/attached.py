@@ -1,7 +1,7 @@
 """`attach`: adds ODPS tables to Spark's catalog, so that plain Spark SQL reads and writes them.
 
 Spark's catalog drops the options of tables with a Python source. So each table gets a separate data
-source class, and a catalog entry that names it. The catalog stores no rows and no keys.
+source class, and a catalog entry that names the class. The catalog stores no rows and no keys.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def attach(
     ArgumentError
         Two tables would have the same name, or the name or the database already exists.
     ConfigError
-        The session keeps its catalog in a Hive metastore, where entries would outlive it.
+        The session keeps its catalog in a Hive metastore, where entries would outlive the session.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # `attach` entries lack this row
+        if any(row.col_name == "Provider" for row in rows):  # entries made by `attach` lack it
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

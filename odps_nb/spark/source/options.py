@@ -138,7 +138,7 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, any_kind: bool = False) -> ReadSettings:
-        """Parse the options of a batch reader; with ``any_kind``, those of a stream reader too."""
+        """Parse the options of a batch reader; with ``any_kind``, also those of a stream reader."""
         return cls._of(_checked(options, _READ | _STREAM_READ if any_kind else _READ, "reader"))
 
     @classmethod
@@ -305,7 +305,7 @@ class StreamReadSettings:
     def plan(
         self, storage: StorageClient, columns: Sequence[str], versions: tuple[int, int] | None
     ) -> ReadPlan:
-        """Return the plan for rows that versions added, or the whole table; sends one request."""
+        """Return the plan to read rows that ``versions`` added, or all rows; sends one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
 
@@ -368,7 +368,7 @@ class StreamWriteSettings:
                 "recorded there",
             )
         write = WriteSettings._of(given)
-        if write.overwrite == "all":  # after a crash, partitions would not be dropped
+        if write.overwrite == "all":  # after a crash, the other partitions would not be dropped
             raise ConfigError(
                 "a stream cannot overwrite all partitions",
                 option="overwrite",

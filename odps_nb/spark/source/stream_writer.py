@@ -76,7 +76,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         self._task: WriteTask | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickling for the tasks opens the session. Spark pickles twice per micro-batch.
+        # Spark pickles the writer twice per micro-batch; the first time, the session is opened.
         if self._task is None:
             with task_errors(self._what):
                 self._task = self._opened()
@@ -114,7 +114,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
                 )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort the session, unless it may be committed: Spark also calls this after a commit."""
+        """Abort the session, unless it may be committed (Spark also calls this after a commit)."""
         from odps_nb.client.calls.storage import StorageClient
 
         told = [message for message in messages if isinstance(message, _Message)]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 #: A struct with these fields is uploaded as a blob. Only ``data`` is required; `NEW_BLOB` has all
-#: three.
+#: three fields.
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
     "data": spark.BinaryType,
     "mime_type": spark.StringType,

@@ -207,7 +207,7 @@ def write_rows(
                 done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
-        # The final number of rows is exact; the tasks' progress reports may not be.
+        # This number of rows is exact; the tasks' progress reports may not have been.
         tracker.correct_rows(sum(one.stream.rows for one in done))
         if before_commit is not None:
             before_commit()
@@ -237,7 +237,7 @@ def write_target(
     conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
-    """Check a write against its table; return its target and whether it replaces rows."""
+    """Check a write against its table; return the target, and whether rows are replaced."""
     from odps_nb.client.catalog import fetch_table
 
     try:
@@ -255,7 +255,7 @@ def write_target(
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
     """Group rows by table partition, and the rows of a `Change` by its key.
 
-    Spark splits large groups again (rebalance). Without keys, this only limits the number of tasks.
+    Spark splits large groups again (rebalance). Without keys, only the number of tasks is limited.
     """
     from pyspark.sql import functions as F
 
@@ -302,7 +302,7 @@ def _of_text(text: bytes) -> Written:
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:
-    """Commit exactly these streams; on an error, note if the session may be committed."""
+    """Commit exactly these streams; add a note to an error if the session may be committed."""
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:

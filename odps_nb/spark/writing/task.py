@@ -33,8 +33,8 @@ from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-#: Maximum streams of one session, and maximum table partitions that one session creates from rows:
-#: the limits that the service's own connectors use.
+#: Maximum number of streams of one session, and of table partitions that one session creates from
+#: rows. The service's own connectors use the same limits.
 MAX_STREAMS = 20_000
 MAX_PARTITIONS = 512
 BLOB_ROWS = 256
@@ -195,7 +195,7 @@ def _fitted(
 
 
 def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:
-    """Return the cells of a column, with every BLOB leaf converted to its content to upload."""
+    """Return the cells of a column, with every BLOB leaf converted to the content to upload."""
     places = {name.casefold(): index for index, name in enumerate(batch.schema.names)}
     place = places.get(column.name.casefold())
     if place is None:

@@ -37,7 +37,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 class WireRequest:
     """One HTTP request as a value; ``path`` is relative to the endpoint and not escaped.
 
-    ``body`` is ``None`` if the caller streams the body (uploads) or there is none (GET).
+    ``body`` is ``None`` if the caller streams the body (uploads) or the request has none (GET).
     ``params`` and ``headers`` are sent in this order.
     """
 
@@ -59,12 +59,12 @@ class WireRequest:
 
     @property
     def action(self) -> str | None:
-        """The ``Action`` parameter, if any."""
+        """The ``Action`` parameter, or ``None``."""
         return dict(self.params).get("Action")
 
     @property
     def target(self) -> str | None:
-        """The ``Target`` parameter, if any."""
+        """The ``Target`` parameter, or ``None``."""
         return dict(self.params).get("Target")
 
     def __repr__(self) -> str:

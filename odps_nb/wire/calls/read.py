@@ -57,8 +57,8 @@ MAX_BATCH_ROWS = 20_000
 """Maximum rows per batch that a read may request (C++ client: TestReadOptionsMaxBatchRows)."""
 MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 """Range of ``MaxBatchRawSize``; 0 is also allowed (C++ client: TestReadOptionsMaxBatchRawSize)."""
-# An expiry below this value is in seconds, a larger expiry in milliseconds. No source states the
-# unit; 10^11 denotes the year 5138 in seconds and 1973 in milliseconds.
+# An expiry below this value is in seconds, a larger one in milliseconds. No source states the unit;
+# 10^11 is in the year 5138 if read as seconds, and in 1973 if read as milliseconds.
 _MILLISECONDS_FROM = 10**11
 
 

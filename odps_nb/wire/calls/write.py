@@ -109,7 +109,7 @@ class WriteSchemaAnswer(StorageAnswer):
 class CreateWriteSession(StorageCall):
     """Request to begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target at commit; other clients may send it as text.
+    ``overwrite`` replaces the target's rows at commit; other clients may send this flag as text.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
@@ -193,7 +193,7 @@ class AbortWriteSession(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetWriteSchema(StorageCall):
-    """Request for a write session's column ids; it includes no write mode in any API version."""
+    """Request for a write session's column ids; sent without a write mode in every API version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
@@ -213,8 +213,8 @@ class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and state.
 
     ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` its number of
-    rows, ``byte_size`` their size in bytes; each is ``None`` if absent from the response. State and
-    row count have two spellings (``docs/protocol.md`` section 3.8).
+    rows, ``byte_size`` the size of these rows in bytes; each is ``None`` if absent from the
+    response. State and row count have two spellings (``docs/protocol.md`` section 3.8).
     """
 
     WHAT: ClassVar[str] = "write stream"

@@ -124,7 +124,7 @@ def _task_result(task: Element) -> TaskResult:
 
 
 def query_error(task: TaskResult) -> QueryError:
-    """Create a failed task's error from its text, with the code and hint found in it."""
+    """Create the error for a failed task, with the text, code and hint found in its result."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
     text, advice = split_advice(text)
@@ -271,7 +271,7 @@ class TaskState:
 class InstanceStatus:
     """State of an instance: ``Running``, ``Suspended`` or ``Terminated``; times in epoch seconds.
 
-    ``Terminated`` includes failures; the task states show whether it succeeded.
+    ``Terminated`` includes failures; the task states show whether the instance succeeded.
     """
 
     status: str
@@ -377,7 +377,7 @@ class GetInstanceResult(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetInstanceSource(_OfInstance):
-    """Request for an instance's SQL text, as the stock client sends it (``?source``)."""
+    """Request for an instance's SQL text, in the stock client's form (``?source``)."""
 
     QUERY: ClassVar[Pairs] = (("source", ""),)
 
