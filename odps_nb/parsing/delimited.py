@@ -38,8 +38,8 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
     """Return the separator and header offset; ``None`` if the text is not a table.
 
     Leading lines that begin with ``#`` are comments; the last one is the header if it has as many
-    fields as the rows. Unless ``whole``, the last line may be truncated. If
-    ``separator`` is set, any text is considered a table.
+    fields as the rows. If ``whole`` is false, the last line may be truncated. If ``separator`` is
+    set, any text is considered a table.
     """
     if not separator and HIVE in text:  # unique to Hive text, see `odps_nb.parsing.encodings`
         separator = HIVE

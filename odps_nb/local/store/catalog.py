@@ -39,7 +39,7 @@ class Catalog:
     # -- projects and schemas -----------------------------------------------------------------
 
     def add_project(self, name: str, *, owner: str) -> None:
-        """Create a project and its default schema, unless they exist."""
+        """Create a project and its default schema if they do not exist."""
         now = self._clock()
         with self._db.transaction() as db:
             db.execute("INSERT OR IGNORE INTO projects VALUES (?, ?, ?)", (name, owner, now))

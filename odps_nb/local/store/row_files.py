@@ -1,4 +1,4 @@
-"""Writes and reads row files: a partition's data columns as Parquet, read by row range."""
+"""Writes row files (a partition's data columns as Parquet), and reads them by row range."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class RowFileWriter:
         """Delete the unfinished file. Idempotent."""
         try:
             self._close()
-        except OSError as error:  # the disk may be full; the file is deleted nevertheless
+        except OSError as error:  # the disk may be full; delete the file anyway
             log.info("deleting the unfinished file %s: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class RowFileWriter:
         self._pending_rows = self._pending_bytes = 0
 
     def _open(self, sample: pa.Table) -> pq.ParquetWriter:
-        """Open the Parquet file. Only repetitive columns use dictionary encoding, which is slow."""
+        """Open the Parquet file. Dictionary encoding is slow, so only repetitive columns use it."""
         repeating = [n for n in sample.column_names if _repeats(sample.column(n))]
         return pq.ParquetWriter(
             self._path, self._schema, compression="lz4", use_dictionary=repeating

@@ -2,8 +2,9 @@
 
 See ``docs/protocol.md`` section 5.7.
 
-The parts of such a table have a column ``__operation``: 85 (``U``) inserts or replaces the row with
-the key, and 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that it changes.
+The parts of a primary-key table have a column ``__operation``: 85 (``U``) inserts or replaces the
+row with that key, and 68 (``D``) deletes it. Null means 85. A commit rewrites each partition that
+it changes.
 """
 
 from __future__ import annotations

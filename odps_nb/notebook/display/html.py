@@ -99,7 +99,7 @@ def join(parts: Iterable[object], separator: str = "") -> Html:
 
 
 def scroller(tag: str, *children: object, label: str, style: str = "") -> Html:
-    """Return a box that scrolls by wheel or keyboard if its content does not fit."""
+    """Return a box that scrolls with the wheel or the keyboard if its content does not fit."""
     return element(
         tag,
         *children,

@@ -54,7 +54,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return the message for a page without its cells, which are sent as a buffer."""
+    """Return the message for a page; its cells are sent separately as a buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {

@@ -64,7 +64,7 @@ class TakesRows(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The size of a file in rows and bytes, and whether rows are missing at its end."""
+    """The size of a file in rows and bytes, and whether rows were left out at the end."""
 
     rows: int
     size: int
@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return a cell that reads the selected rows into a new variable, which is not in ``used``."""
+    """Return cell code that reads the selected rows into a new variable, not one of ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -62,7 +62,7 @@ class Gallery(LiveView):
     column
         The column of blobs.
     view, summary, max_output_bytes
-        As for `odps_nb.notebook.gallery.page.mimebundle`.
+        See `odps_nb.notebook.gallery.page.mimebundle`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Gallery(LiveView):
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``row``, ``name`` or ``size``; the latter two send one request per blob, once."""
+        """Sort by ``row``, or by ``name`` or ``size``, which first send one request per blob."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:
@@ -202,7 +202,7 @@ class Gallery(LiveView):
         self._send_selection("")
 
     def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
-        """Send the shown blobs; ``fresh``: a view's request (``question``) has changed them."""
+        """Send the shown blobs; ``fresh`` is true if a request (``question``) has changed them."""
         chosen, choice, column = self._chosen, self._chosen.choice, self._column
         shown = chosen.indices[:MAX_SHOWN]
         notes = [chosen.note] if chosen.note else []
@@ -324,7 +324,7 @@ class Gallery(LiveView):
         self._send({"kind": "selected", "by": by}, _packed(self.selection))
 
     def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
-        """Return the blob that a message names; if it names none, the selected blobs."""
+        """Return the blob that a message names, or the selected blobs if it names none."""
         index = content.get("index")
         return self.selection if index is None else [self._index(index)]
 

@@ -396,6 +396,6 @@ def spark_session(context: Context, *, quiet: bool) -> Any:
     from odps_nb import spark  # imported only for -t spark
 
     session = spark.session(progress=context.listener(quiet=quiet))
-    context.shell.user_ns["spark"] = session  # the user can stop it there
+    context.shell.user_ns["spark"] = session  # so that the user can stop the session
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

@@ -1,4 +1,4 @@
-"""Estimates the number of distinct values and the quantiles of any number of rows in little memory.
+"""Estimates distinct counts and quantiles of any number of rows in little memory.
 
 Both are deterministic: the same rows in the same order give the same estimates.
 """
@@ -102,7 +102,7 @@ class QuantileSketch:
             full = np.sort(self._levels[level])
             even = len(full) // 2 * 2
             kept = full[:even][self._offsets[level] :: 2]
-            self._offsets[level] ^= 1  # so that the errors of two steps cancel out
+            self._offsets[level] ^= 1  # alternate, so that the errors of two steps cancel out
             self._levels[level] = full[even:]
             self._levels[level + 1] = np.concatenate([self._levels[level + 1], kept])
             level += 1

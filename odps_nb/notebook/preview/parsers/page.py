@@ -40,7 +40,7 @@ _ATTRIBUTES: Final = {
     "details": {"open"},
 }
 # The policy allows data: URLs, and an SVG in such a URL may freeze the page. So styles must not
-# refer to any source, in any spelling.
+# refer to any source, however it is spelled.
 _LOADS: Final = re.compile(
     r"\\|@import|@font-face|@namespace|(?:url|src|image|image-set|cross-fade|element|paint)\s*\(",
     re.IGNORECASE,

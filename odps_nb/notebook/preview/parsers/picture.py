@@ -35,7 +35,7 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the picture's size in pixels, and a thumbnail unless ``whole`` is false."""
+    """Return the size in pixels and a thumbnail; only the size if ``whole`` is false."""
     mime, size = options["mime"], Size(**options["size"])
     if PICTURES[mime] == "ICO":  # Pillow decodes an icon when it opens it
         check_pixels(*icon_size(data))
