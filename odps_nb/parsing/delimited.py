@@ -60,8 +60,9 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
 def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
     """Yield each line's number and fields, beginning with the header.
 
-    Skips blank lines and comments, which begin with ``#`` and do not have as many fields as the
-    first line. Raises `ValueError` for a field that is too long, and for an unclosed quote.
+    Skips blank lines, and comments: lines that begin with ``#`` and have a different number of
+    fields than the first line. Raises `ValueError` for a field that is too long, and for an
+    unclosed quote.
     """
     file = io.StringIO(text[form.start :], newline="")
     reader = csv.reader(

@@ -1,4 +1,4 @@
-"""Infers the MaxCompute types of the expressions in a query with sqlglot's annotator.
+"""Uses sqlglot's annotator to infer the MaxCompute types of the expressions in a query.
 
 sqlglot annotates a qualified copy of the query. `Types` looks up types by the original nodes.
 Expressions whose type cannot be inferred have no type and are not converted.
@@ -132,7 +132,7 @@ def quotient_type(left: Digits, right: Digits) -> Digits:
 
 
 def average_type(of: Digits) -> Digits:
-    """Return the precision and scale of an average: both 4 more than its operand's, as in Hive."""
+    """Return the precision and scale of an average, each 4 more than the operand's, as in Hive."""
     return min(_DIGITS, of[0] + 4), min(_SCALE, of[1] + 4)
 
 
@@ -270,4 +270,4 @@ def _sqlglot_type(odps: OdpsType) -> Any:
     try:
         return exp.DataType.build(text, dialect=maxcompute_dialect())
     except SqlglotError:
-        return exp.DataType.build("unknown")  # the type contains one that the parser cannot read
+        return exp.DataType.build("unknown")  # the parser cannot read a part of the type

@@ -248,7 +248,7 @@ class Catalog:
             ) from None
 
     def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
-        """Set the last-change time of partitions, or of the table if there are none, to now."""
+        """Set the last-change time of ``partitions`` (or of the table if there are none) to now."""
         now = self._clock()
         with self._db.transaction() as db:
             if not partitions:

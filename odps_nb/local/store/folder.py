@@ -10,8 +10,8 @@
       work/                  unfinished bodies and files
       unknown/               files left behind by a crash
 
-Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Their names
-begin with their creator's `DataFolder.run`, which the catalog records (see ``ledger``).
+Files in ``rows`` and ``blobs`` are written in ``work``, synced to disk and renamed. Each name
+begins with the `DataFolder.run` of its creator; the catalog records these runs (see ``ledger``).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4
-# Marks at the end of a file's hexadecimal name, which describe the file's timestamps.
+# Marks at the end of a file's hexadecimal name; they describe the file's timestamps.
 FAR = "u"
 """Timestamps are in microseconds, because some exceed the range of nanoseconds."""
 FINE = "n"
@@ -146,7 +146,8 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, one batch per row group.
 
-    Columns that the file lacks are omitted. Without columns, batches carry only a row count.
+    Columns that the file lacks are omitted. If no columns are requested, batches have only a row
+    count.
     """
     source = folder.hot.open(name)
     if source is not None:
@@ -195,5 +196,5 @@ def _parquet_starts(path: Path) -> GroupStarts:
 
 
 def _counted(rows: int) -> pa.RecordBatch:
-    """Return a batch without data that carries a row count."""
+    """Return a batch that has a row count but no data."""
     return pa.record_batch({"": pa.nulls(rows)})

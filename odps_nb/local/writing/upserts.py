@@ -89,7 +89,7 @@ class Publisher:
         return Addition(spec=spec, file=files[0]), Addition(spec=spec, file=files[1])
 
     def _file(self, rows: pa.Table, mark: str, made_of: Sequence[str]) -> RowFile:
-        """Write rows to a file that references the blobs of the files it was merged from."""
+        """Write merged rows to a file that references the same blobs as the original files."""
         with RowFileWriter(self._folder, rows.schema) as writer:
             for batch in rows.to_batches(BATCH_ROWS):
                 writer.write(batch)

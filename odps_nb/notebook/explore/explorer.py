@@ -375,7 +375,7 @@ class Explorer(TakesRows, LiveView):
             self.view.describe(token)
         token.check()
         if not self.view.is_profiled:
-            return  # the filter has changed, and its own task is about to begin
+            return  # the filter has changed; the task for the new filter is about to begin
         self._send(profile_message(self.view))
         self._send(count_message(self.view))
         if self._static is not None:

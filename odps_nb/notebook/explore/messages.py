@@ -1,4 +1,4 @@
-"""Messages of an explorer to the browser, which shows their strings as plain text."""
+"""Messages from an explorer to the browser, which shows all their strings as plain text."""
 
 from __future__ import annotations
 

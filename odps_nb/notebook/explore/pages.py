@@ -156,7 +156,7 @@ class _Pager(ABC):
 
 
 class RangePager(_Pager):
-    """A pager that reads pages by row number, in any order, with one request each."""
+    """A pager that reads pages by row number, in any order, with one request per page."""
 
     def __init__(self, rows: Rows | KnownRows, columns: Sequence[Column], size: int) -> None:
         super().__init__(columns, size, CACHE_BYTES)
@@ -196,7 +196,7 @@ class _Behind:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stream position from which page ``start`` can be read again after ``skip`` rows.
+    """A stream position from which page ``start`` can be read again by skipping ``skip`` rows.
 
     ``searched`` is the number of rows before the position that a search has tested.
     """

@@ -106,7 +106,7 @@ def _looked_up(source: RowForms) -> Shown:
 
 
 def first_found(view: RowView) -> tuple[Page, str]:
-    """Return the first rows that a filtered read finds within `SECONDS`, and a note."""
+    """Return the first rows that a filtered read finds within `SECONDS`, and a note to display."""
     until = time.monotonic() + SECONDS
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)

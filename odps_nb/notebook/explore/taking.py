@@ -124,8 +124,8 @@ def write_file(
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
     No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header. Text is quoted and
-    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Null is an empty
-    field, binary data is hexadecimal, nested values are JSON, and a BLOB is its reference.
+    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Nulls are written as
+    empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs as their references.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:

@@ -1,6 +1,6 @@
 """The state of a gallery: which blobs are shown, in which order, and which are selected.
 
-The name, size and format of a blob are read together with its first bytes, by at most one small
+The name, size and format of a blob are read together with its first bytes, in at most one small
 request. A search also needs the first bytes of text blobs, and caches some for the next search.
 """
 
@@ -71,7 +71,7 @@ class Chosen:
     """The blobs of a column: cached metadata, the shown blobs and the selected blobs.
 
     ``indices`` lists the shown blobs in order. ``selected`` lists the selected blobs, including
-    those not shown. ``note`` says how many blobs were examined, unless all were.
+    those not shown. ``note`` states how many blobs were examined if some were not.
     """
 
     def __init__(self, column: BlobColumn) -> None:

@@ -48,7 +48,7 @@ MAX_SHOWN: Final = 100_000
 """Maximum tiles that can be scrolled to."""
 _BATCH: Final = 200  # maximum tiles requested by one message
 _COPIED: Final = 10_000
-_FIRST: Final = 6  # tiles that the static page shows before the others are read
+_FIRST: Final = 6  # minimum tiles in the first version of the static page
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
@@ -90,7 +90,7 @@ class Gallery(LiveView):
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(self._chosen)
-        #: The view that last requested a new choice, and the number that it gave the request.
+        #: The view that last requested a new choice, and the view's number for that request.
         self._question: dict[str, Any] = {}
         super().__init__()
 

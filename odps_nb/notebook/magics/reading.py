@@ -105,7 +105,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Replace ``:name`` and ``{name}`` in a string by their values, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a string with their values, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":

@@ -54,7 +54,7 @@ class Head:
     text: str = field(default="", repr=False)  #: The decoded bytes; empty if they are not text.
     encoding: str = ""  #: The encoding of the text.
     guessed: bool = False  #: Whether the encoding was guessed.
-    brand: bytes = b""  #: The first known brand of an ISO base media file.
+    brand: bytes = b""  #: The first recognised brand of an ISO base media file.
 
     @classmethod
     def of(

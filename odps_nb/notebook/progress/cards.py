@@ -84,7 +84,7 @@ def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: 
 
 
 def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
-    """Return a running card's details, expanded, because each redraw would collapse them."""
+    """Return a running card's details, unfolded, because each redraw would fold them again."""
     parts = [_file(one, accent) for one in snapshot.moving[:MAX_BARS]]
     if len(snapshot.splits) > 1:
         cells = [

@@ -141,7 +141,7 @@ class Chart(LiveView):
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the values shown, with one row per bar, point or box."""
+        """Return the displayed values, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
         found: dict[str, Any] = {
             choice.x.name: [

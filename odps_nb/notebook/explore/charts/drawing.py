@@ -42,7 +42,7 @@ _MOST_LETTERS = 10  # maximum letters of the tick next to the label for nulls
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
     """Return the chart as an SVG document of `WIDTH` by `HEIGHT` pixels.
 
-    ``tips``: give each mark its values as a title; an ``<img>`` does not show them.
+    ``tips``: give each mark its values as a title, which is not shown in an ``<img>``.
     """
     return _Drawing(choice, figures, tips=tips).document()
 

@@ -82,7 +82,7 @@ class Figures:
 
 
 class FigureQuery:
-    """The SQL jobs that compute the marks of a chart over some rows."""
+    """The SQL jobs that compute the marks of a chart for a set of rows."""
 
     def __init__(
         self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
@@ -204,7 +204,7 @@ class FigureQuery:
         return bind(":v", {"v": value}, timezone=self._zone or "UTC")
 
     def _points(self) -> Figures:
-        """Return the rows as points; beyond `MAX_POINTS`, a random sample with a note of its size."""
+        """Return the rows as points; above `MAX_POINTS`, a random sample and a note of its size."""
         choice = self._choice
         assert choice.y is not None  # checked by `choose`
         y = name_in_sql(choice.y.name)

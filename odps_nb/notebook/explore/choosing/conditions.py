@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_va
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_LARGEST = "1.7976931348623157e308"  # used for FLOAT, too, which is compared as DOUBLE
+_LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -40,7 +40,7 @@ _OF_KIND = {
 class Condition:
     """A filter: the ``text`` to display, and the exact ``where``.
 
-    The filter builder edits ``op`` and its ``values``; a condition without them can only be
+    The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
     upper end of a range.
     """

@@ -82,8 +82,8 @@ def draw_sample(
 
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
-    number of matching rows, if known. If it is at most ``most``, a single read from the start
-    returns all of them, because the service then skips the most rows.
+    number of matching rows, if known. If this number is at most ``most``, a single read from the
+    start returns all of them, because the service then skips the most rows.
     """
 
     def are_few() -> bool:
@@ -167,7 +167,7 @@ def _bounded(seconds: float | None, cancel: CancelToken) -> Iterator[CancelToken
 
 
 class RandomParts:
-    """Takes disjoint row ranges in rounds, each of which covers every part of the table.
+    """Takes disjoint row ranges in rounds; each round covers every part of the table.
 
     So even a few rounds are spread over the whole table. The first round reads about ``sample``
     rows. If too few of them match a filter, the size of the next round depends on the share of
@@ -202,7 +202,7 @@ class RandomParts:
 def _next_ranges(
     low: int, high: int, first: int, done: int, step: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the next ranges of a part, read from ``first`` to its end, then from its start."""
+    """Yield the next ranges of a part: from ``first`` to the end of the part, then from its start."""
     count = min(step, high - low - done)
     start = first + done if first + done < high else first + done - (high - low)
     behind = max(0, start + count - high)  # rows to read from the start of the part

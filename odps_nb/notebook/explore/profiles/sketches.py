@@ -108,7 +108,7 @@ class QuantileSketch:
             level += 1
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the estimated quantiles of the added numbers at these shares (0 to 1)."""
+        """Return the estimated quantiles of the added numbers at these fractions (0 to 1)."""
         values = np.concatenate(self._levels)
         weights = np.concatenate([np.full(len(v), 2.0**n) for n, v in enumerate(self._levels)])
         order = np.argsort(values, kind="stable")

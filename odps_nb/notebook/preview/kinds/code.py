@@ -1,6 +1,7 @@
 """Source code and Markdown: the first lines with syntax highlighting; never rendered.
 
-A language is recognised by typical line beginnings. A file with too few of these is plain text.
+A language is recognised by typical line beginnings. A file with too few of these is treated as
+plain text.
 """
 
 from __future__ import annotations

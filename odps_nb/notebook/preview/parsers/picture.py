@@ -21,7 +21,7 @@ from odps_nb.parsing.values import UnshowableError
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
-_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has further pictures after the first one
+_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO contains more pictures after the first one
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
@@ -62,7 +62,7 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
 
 
 def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any], bytes]:
-    """Draw the readable part of a truncated or damaged picture, with the ``note``."""
+    """Draw the readable part of a truncated or damaged picture, and add ``note``."""
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # global, but not shared with other jobs
     try:
         facts, drawn = _made(data, mime, size)

@@ -2,7 +2,7 @@
 
 ``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to, and may be
 nested. So 2 kB can expand to 10^8 shapes, and a notebook with such an SVG cannot be opened again.
-Therefore each reference counts as the shapes that it draws, and unsupported features are refused.
+Therefore, the shapes that each reference draws are counted, and unsupported features are refused.
 """
 
 from __future__ import annotations
