@@ -55,7 +55,7 @@ class Bar:
 class Histogram:
     """Counts the rows in each range of an axis, and those below and above it.
 
-    Values are compared exactly, so a bar counts the same rows that its condition selects.
+    Values are compared exactly, so a bar counts precisely the rows that its condition selects.
     """
 
     def __init__(self, scale: Scale, edges: Sequence[Any], *, is_log: bool = False) -> None:

@@ -202,7 +202,7 @@ class RandomParts:
 def _next_ranges(
     low: int, high: int, first: int, done: int, step: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the next ranges of a part: from ``first`` to the end of the part, then from its start."""
+    """Yield the next ranges of a part: from ``first`` to the part's end, then from its start."""
     count = min(step, high - low - done)
     start = first + done if first + done < high else first + done - (high - low)
     behind = max(0, start + count - high)  # rows to read from the start of the part
