@@ -23,13 +23,13 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-# elapsed seconds per CPU second, as a job may wait for a disk or a busy CPU
+# maximum elapsed seconds per CPU second, because a job may wait for a disk or a busy CPU
 _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
 """Idle seconds after which the parser process ends; the process uses about 60 MiB."""
-# Search this package, then the interpreter's folders, then the kernel's: a file in the user's
-# working folder, such as a saved blob, must not replace a library.
+# Import from this package, then the interpreter's folders, then the kernel's, so that a file in the
+# user's working folder (such as a saved blob) cannot replace a library.
 _BOOT: Final = """
 import sys
 from importlib.machinery import PathFinder

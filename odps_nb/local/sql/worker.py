@@ -54,10 +54,10 @@ def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
     try:
         while True:
             request, what = unpack(source)
-            # only the parent process can write to this pipe
+            # unpickling is safe, because only the parent process can write to this pipe
             requests.put({**request, **pickle.loads(what)})  # noqa: S301
     finally:
-        os._exit(0)  # ends the process even during a request
+        os._exit(0)  # exits even while a request is running
 
 
 def _query(

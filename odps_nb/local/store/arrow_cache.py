@@ -1,7 +1,7 @@
 """Caches row files as uncompressed Arrow files, which can be memory-mapped without decoding.
 
 The Parquet files are authoritative. The cache is limited in size, and any file may be missing from
-it. Cached files are not flushed to disk, so all of them are deleted after an unclean stop.
+it. Cached files are not flushed to disk, so all of them are deleted after an unclean shutdown.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def list_file(
 
 
 class Snapshots:
-    """Reads and changes which row files are visible."""
+    """Looks up and changes the set of visible row files."""
 
     def __init__(
         self, database: Database, catalog: Catalog, folder: DataFolder, clock: Callable[[], float]
@@ -123,7 +123,7 @@ class Snapshots:
     ) -> int:
         """Add files, and remove those that they replace, in one new version. Return its number.
 
-        ``replace`` lists specs whose current rows are removed; an empty spec is the whole table.
+        ``replace`` lists specs whose current rows are removed; an empty spec means the whole table.
         Raises 409 if the table's version is later than ``since``. With ``one_unit``, raises 400 if
         the new version needs both microseconds and nanoseconds.
         """

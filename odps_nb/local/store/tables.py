@@ -1,4 +1,4 @@
-"""Tables and partitions as immutable values, and their conversion from and to catalog rows."""
+"""Tables and partitions as immutable values, and their conversion to and from catalog rows."""
 
 from __future__ import annotations
 

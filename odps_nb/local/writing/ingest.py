@@ -37,7 +37,7 @@ class _Target:
 
 
 class Ingest:
-    """Writes the batches of one request. Leaving the ``with`` block before `finish` drops them.
+    """Writes the batches of one request. Leaving the ``with`` block before `finish` drops the rows.
 
     ``spec`` sets partition key values; the other keys are columns of the rows. With ``exact``, a
     missing column raises 400. With ``one_unit``, rows that need both us and ns raise 400.
@@ -157,7 +157,7 @@ class Ingest:
         return FAR if far else FINE if fine else ""
 
     def _is_fine(self, rows: pa.RecordBatch) -> bool:
-        """Return whether a time in the rows has digits below a microsecond."""
+        """Return whether any time in the rows has sub-microsecond digits."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)

@@ -132,7 +132,7 @@ class Streams:
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
-        """Delete the parts of a session, and those of their files that were not published."""
+        """Delete the parts of a session, and their files except the ``published`` ones."""
         with self._db.transaction() as db:
             found = db.execute("SELECT name FROM parts WHERE session_id = ?", (session_id,))
             names = {row["name"] for row in found}

@@ -110,7 +110,7 @@ class Explorer(TakesRows, LiveView):
         self._searched_at = 0.0
         self._start = 0
         self._begun: dict[str, list[str | None]] = {}  # the filters of running tasks
-        self._names: set[str] = set()  # variables in cells that the user opened
+        self._names: set[str] = set()  # variable names already used in inserted cells
         view.tell_searched = self._tell_searched
         super().__init__()
 
@@ -218,9 +218,9 @@ class Explorer(TakesRows, LiveView):
             self._choose(self._asked, is_agreed=True)
 
     def _asks(self, task: str, cost: int, again: str = "") -> bool:
-        """Ask the user to confirm a job above `ASK_BYTES`, or one that runs a query ``again``.
+        """Ask the user to confirm a job that reads over `ASK_BYTES` or runs a query ``again``.
 
-        Return whether the user is asked.
+        Return whether confirmation is needed.
         """
         if cost <= ASK_BYTES and not again:
             return False
@@ -375,7 +375,7 @@ class Explorer(TakesRows, LiveView):
             self.view.describe(token)
         token.check()
         if not self.view.is_profiled:
-            return  # the filter has changed, and its own task is about to begin
+            return  # the filter has changed; the task for the new filter is about to begin
         self._send(profile_message(self.view))
         self._send(count_message(self.view))
         if self._static is not None:

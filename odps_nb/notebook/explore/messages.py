@@ -1,4 +1,4 @@
-"""Messages of an explorer to the browser, which shows their strings as plain text."""
+"""Messages from an explorer to the browser, which shows all their strings as plain text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return the message for a page without its cells, which are sent as a buffer."""
+    """Return the message for a page; its cells are sent separately as a buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON: for each column a list of its cells.
+    """Rows as JSON: one list of cells for each column.
 
     A cell is a string, null, a BLOB reference, or a list with one truncated string.
     """
@@ -156,7 +156,7 @@ class _Pager(ABC):
 
 
 class RangePager(_Pager):
-    """A pager that reads pages by row number, in any order, with one request each."""
+    """A pager that reads pages by row number, in any order, with one request per page."""
 
     def __init__(self, rows: Rows | KnownRows, columns: Sequence[Column], size: int) -> None:
         super().__init__(columns, size, CACHE_BYTES)
@@ -177,7 +177,7 @@ class RangePager(_Pager):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet in a page; the first one is ``since`` rows after ``place`` in the stream."""
+    """Rows not yet in a page, starting ``since`` rows after the stream position ``place``."""
 
     place: RowPlace
     since: int
@@ -187,7 +187,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The last place received, the rows found after it, and the rows searched before it."""
+    """The last stream position, the rows found after it, and the rows searched before it."""
 
     place: RowPlace = START
     since: int = 0
@@ -196,7 +196,7 @@ class _Behind:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stream position from which page ``start`` can be read again after ``skip`` rows.
+    """A stream position from which page ``start`` can be read again by skipping ``skip`` rows.
 
     ``searched`` is the number of rows before the position that a search has tested.
     """
@@ -214,7 +214,7 @@ class PageMarks:
         self._step, self._marks = size, dict[int, Mark]()
 
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless its page is skipped because there are too many marks."""
+        """Store a mark, unless there are so many marks that this page is skipped."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -225,12 +225,12 @@ class PageMarks:
             }
 
     def before(self, start: int) -> Mark:
-        """Return the last mark at or before a row, or a mark of the first row if there is none."""
+        """Return the last mark at or before a row; if there is none, a mark at the first row."""
         found = max((one for one in self._marks if one <= start), default=None)
         return Mark() if found is None else self._marks[found]
 
     def clear(self) -> None:
-        """Remove all marks, which are not valid for another snapshot."""
+        """Remove all marks, because they are invalid for another snapshot."""
         self._marks.clear()
 
 

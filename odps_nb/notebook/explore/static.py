@@ -1,4 +1,4 @@
-"""The first page of rows and the profile of their columns, as HTML without scripts and as text."""
+"""The first page of rows and the profile of their columns, as script-free HTML and as text."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _looked_up(source: RowForms) -> Shown:
 
 
 def first_found(view: RowView) -> tuple[Page, str]:
-    """Return the first rows that a filtered read finds within `SECONDS`, and a note."""
+    """Return the first rows that a filtered read finds within `SECONDS`, and a note to display."""
     until = time.monotonic() + SECONDS
     found = list(view.first_rows(ROWS, seconds=SECONDS))
     page = drawn_page(0, found, view.columns)
@@ -230,7 +230,7 @@ def _bars(profile: ColumnProfile) -> Html:
             max(1, round(24 * rows / most)) if rows else 0 for rows in (bar.count, bar.whole or 0)
         )
         style = f"{_BAR};height:{max(height, whole)}px"
-        if whole > height:  # the rest of the bar without the filter, in grey
+        if whole > height:  # rows that the filter excludes, in grey
             style += f";background:linear-gradient(#8886 {whole - height}px,{_BLUE} 0)"
         drawn.append(
             element("span", attributes={"title": f"{bar.label}: {bar.count:,}"}, style=style)

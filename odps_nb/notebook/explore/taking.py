@@ -64,7 +64,7 @@ class TakesRows(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """The size of a file in rows and bytes, and whether rows are missing at its end."""
+    """The size of a file in rows and bytes, and whether rows were left out at the end."""
 
     rows: int
     size: int
@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return a cell that reads the selected rows into a new variable, which is not in ``used``."""
+    """Return cell code that reads the selected rows into a new variable, not one of ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -124,8 +124,8 @@ def write_file(
     """Write rows as a file and pass its bytes to ``send``, in chunks of at most `CHUNK` bytes.
 
     No rows are added after ``limit`` bytes. A CSV file is UTF-8 with a header. Text is quoted and
-    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Null is an empty
-    field, binary data is hexadecimal, nested values are JSON, and a BLOB is its reference.
+    otherwise unchanged, even if a spreadsheet would interpret it as a formula. Nulls are written as
+    empty fields, binary data as hexadecimal, nested values as JSON, and BLOBs as their references.
     """
     chunks, count, is_cut, token = _Chunks(send), 0, False, cancel or CancelToken()
     with closing(rows.batches(progress=progress, read_ahead=4 * PIECE)) as batches:

@@ -116,7 +116,7 @@ class RowView(TakesRows):
 
     @property
     def matching(self) -> int | None:
-        """Number of rows that match the filter, however many are shown; ``None`` if unknown."""
+        """Number of rows that match the filter, even if fewer are shown; ``None`` if unknown."""
         is_cut = self.choice.order and (self.total or 0) >= MAX_SORTED
         if not is_cut and not self.choice.search:
             return self.total
@@ -157,7 +157,7 @@ class RowView(TakesRows):
             return page
 
     def _adopt(self, renewed: Rows | KnownRows) -> None:
-        """Use the rows of a renewed session everywhere."""
+        """Switch to the rows of a renewed session."""
         if renewed is self._shown:
             return
         if self._shown is self._rows and not isinstance(renewed, KnownRows):
@@ -215,7 +215,7 @@ class RowView(TakesRows):
     def texts(
         self, start: int, count: int, columns: Sequence[int], cancel: CancelToken | None = None
     ) -> tuple[list[list[str | None]], int]:
-        """Return the cell texts of some columns in consecutive rows, and the number truncated.
+        """Return the cell texts of some columns in consecutive rows, and how many were truncated.
 
         The result has one list per column. Each text and the total length are limited.
         """
@@ -257,24 +257,24 @@ class RowView(TakesRows):
 
     @property
     def where(self) -> str | None:
-        """The filter of the shown rows, without the search text; ``None`` if there is none."""
+        """The filter of the displayed rows, without the search text; ``None`` if there is none."""
         return self.choice.where
 
     @property
     def code(self) -> str:
-        """Python code that reads the shown rows; a comment names omitted parts of the choice."""
+        """Python code that reads the displayed rows; a comment names an omitted search or order."""
         return "  # ".join(filter(None, self.code_parts))
 
     @property
     def code_parts(self) -> tuple[str, str]:
-        """Python that reads the displayed rows, and a note of what it omits, or ``""``."""
+        """Python code that reads the displayed rows, and a note of what it omits (or ``""``)."""
         if not isinstance(self._shown, KnownRows) and not self.choice.search:
             return self._shown.code(None if self.choice.order else self.where), ""
         order = " and the order" if self.choice.order else ""
         return self._rows.code(self.where), f"without the search{order}"
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Show the rows of a choice, page by page from the first.
+        """Show the rows that a choice selects, starting with the first page.
 
         Sorting runs a SQL job or, with a search text, reads all rows that match the conditions.
         """
@@ -296,7 +296,7 @@ class RowView(TakesRows):
                 self._counted = self._whole.total
 
     def _sorted(self, choice: Choice, token: CancelToken) -> tuple[Rows | KnownRows, _Pagers]:
-        """Return the chosen rows, sorted if an order is chosen, together with their pager."""
+        """Return the rows of a choice, sorted if it has an order, and their pager."""
         if not choice.order:
             return self._rows, self._pager_of(self._rows, choice)
         self._sorting = rows = self._rows.twin()
@@ -363,13 +363,13 @@ class RowView(TakesRows):
 
     def prepare(self) -> None:
         """Load the condition parser in advance, because loading takes most of a second."""
-        with suppress(ArgumentError):  # a read with a limit accepts no condition
+        with suppress(ArgumentError):  # conditions are not allowed with a limit
             self._rows.check(make_condition(self.columns[0], "null").where)
 
     def bar(
         self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
     ) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 selects its nulls.
+        """Return the choice with this bar as the column's only condition; -1 selects the nulls.
 
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
@@ -410,7 +410,7 @@ class RowView(TakesRows):
 
     @property
     def note(self) -> str:
-        """Remarks about the shown rows, or ``""``."""
+        """Notes about the displayed rows, or ``""``."""
         notes = []
         job = "" if isinstance(self._shown, KnownRows) else " by a SQL job"
         if self.choice.order and (self.total or 0) >= MAX_SORTED:
@@ -434,7 +434,7 @@ class RowView(TakesRows):
 
     @property
     def unprofiled(self) -> str:
-        """The part of the choice that profiles ignore, to append to their label."""
+        """Text to append to the label of profiles if they ignore the search."""
         return ", without the search" if self.choice.search else ""
 
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
@@ -519,7 +519,7 @@ class RowView(TakesRows):
     def count(self, most_bytes: int, cancel: CancelToken | None = None) -> int | None:
         """Count the matching rows with a SQL job, unless the count is already known.
 
-        Returns ``None`` if the job would read more than ``most_bytes`` by the service's estimate,
+        Returns ``None`` if the service estimates that the job would read more than ``most_bytes``,
         or if SQL cannot select the rows (a read with ``limit`` or ``since``).
         """
         if self.matching is not None or self._rows.is_cut:
@@ -555,7 +555,7 @@ class RowView(TakesRows):
     ) -> Chart:
         """Return a chart of the selected rows, computed by SQL jobs.
 
-        Unless ``by_query``, it is computed from the stored rows of a result.
+        If ``by_query`` is false, it is computed from the stored rows of a result instead.
         """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)
@@ -565,9 +565,9 @@ class RowView(TakesRows):
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
     ) -> tuple[int | None, str]:
-        """Return the bytes that one SQL job of a chart reads, and why it runs a query again.
+        """Return the byte count of one SQL job of a chart, and why the job runs a query again.
 
-        The bytes are ``None`` if a chart can be computed from the stored rows of a result.
+        The byte count is ``None`` if a chart can be computed from the stored rows of a result.
         """
         return chart_cost(self._rows, choice, self.where, cancel or CancelToken())
 

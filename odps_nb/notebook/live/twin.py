@@ -1,7 +1,7 @@
 """Shows a static view, and a widget that hides it while the kernel responds.
 
-They are separate outputs. A combined output would show "model not found" when a trusted notebook
-is reopened without its kernel, and would show nothing in an export.
+The view and the widget are separate outputs. A combined output would show "model not found" when a
+trusted notebook is reopened without its kernel, and would show nothing in an export.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def in_kernel() -> bool:
 def widget_class(script: Path, parts: tuple[str, ...], *texts: str) -> Any:
     """Return the anywidget class for a script and the style sheet of the same name.
 
-    Its state is the script, ``static_id`` (the name of the static view) and the strings named
-    ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their style
-    sheets are prepended to the two files; a script need not have a style sheet.
+    The widget's state is the script, ``static_id`` (the name of the static view) and the strings
+    named ``texts``; none of it is user data. ``common.js``, the scripts named ``parts`` and their
+    style sheets are prepended to the two files; a script need not have a style sheet.
     """
     try:
         import anywidget

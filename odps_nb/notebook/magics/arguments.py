@@ -1,4 +1,4 @@
-"""Declares subcommands and arguments, and parses command lines; error messages have one line."""
+"""Declares subcommands and arguments, and parses command lines with one-line error messages."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def split_line(line: str) -> list[str]:
 
 
 def without_end(line: str) -> tuple[str, bool]:
-    """Strip a trailing ``# comment`` and ``;`` from a line; return it and whether it had a ``;``.
+    """Strip a trailing ``# comment`` and ``;``; return the line and whether it had a ``;``.
 
     >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
     ('orders -w \\'a = "#1"\\' -q', True)

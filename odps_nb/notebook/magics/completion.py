@@ -254,7 +254,7 @@ class NameCache:
             self._put((kind, of), names)
 
     def close(self) -> None:
-        """Stop the thread after its current request, if any. Idempotent."""
+        """Stop the thread; a running request is completed first. Idempotent."""
         with self._answered:
             self._closed = True
             thread, self._thread = self._thread, None

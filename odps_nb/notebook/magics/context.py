@@ -64,7 +64,7 @@ class Context:
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
-        self.cache.prefetch()  # the first Tab can then offer the tables
+        self.cache.prefetch()  # so that the first Tab can offer the tables
 
     def opening(self, connection: Connection) -> str:
         """Return code that assigns this connection, or an equivalent one, to ``odps``.
@@ -243,7 +243,7 @@ def _from_settings() -> Connection:
 
 
 def _names_of(connection: Connection) -> Lookup:
-    """Return the function with which `NameCache` fetches names (called in its thread)."""
+    """Return the function that `NameCache` calls in its thread to fetch names."""
     # Load the modules now: an import in the thread could deadlock with another import.
     connection._storage  # noqa: B018
 

@@ -55,7 +55,7 @@ def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | N
     def described(name: str) -> T | None:
         try:
             return describe(name)
-        except OdpsNbError:  # the table was dropped meanwhile, or is not readable
+        except OdpsNbError:  # the table was dropped in the meantime, or cannot be read
             return None
 
     pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="odps-nb-tables")

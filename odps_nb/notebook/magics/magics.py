@@ -193,7 +193,7 @@ class OdpsMagics(Magics):
 
 
 def load(ipython: Any) -> None:
-    """Install the magics, completion and error hook in this IPython, unless already installed."""
+    """Install the magics, completion and error hook in this IPython shell if not yet installed."""
     if "OdpsMagics" not in ipython.magics_manager.registry:
         OdpsMagics(ipython).install()
 

@@ -105,7 +105,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Replace ``:name`` and ``{name}`` in a string by their values, or raise a one-line error."""
+    """Replace ``:name`` and ``{name}`` in a string with their values, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -396,6 +396,6 @@ def spark_session(context: Context, *, quiet: bool) -> Any:
     from odps_nb import spark  # imported only for -t spark
 
     session = spark.session(progress=context.listener(quiet=quiet))
-    context.shell.user_ns["spark"] = session  # the user can stop it there
+    context.shell.user_ns["spark"] = session  # so that the user can stop the session
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

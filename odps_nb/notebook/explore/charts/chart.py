@@ -53,9 +53,9 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
 def chart_cost(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> tuple[int | None, str]:
-    """Return the bytes that one SQL job of a chart reads, and why it runs a query again.
+    """Return the byte count of one SQL job of a chart, and why the job runs a query again.
 
-    The bytes are ``None`` if the chart reads the stored rows of a result instead.
+    The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """
     again = ""
     if rows.is_result:
@@ -71,7 +71,7 @@ def chart_cost(
 def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bool) -> Chart:
     """Return a chart of the rows that match a condition; ``rows.stop()`` cancels it.
 
-    It runs one to four SQL jobs (``by_query``) or reads the rows of a result.
+    Runs one to four SQL jobs if ``by_query``; otherwise, reads the stored rows of a result.
     """
     zone = rows.connection.profile.timezone
     kind = FigureQuery if by_query else ReadFigures
@@ -82,7 +82,8 @@ def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bo
 class Chart(LiveView):
     """A chart of grouped rows, shown in a notebook as a picture.
 
-    ``sql`` is a query that returns its values; ``code`` is Python that draws it with matplotlib.
+    ``sql`` is a query that returns the chart's values; ``code`` is Python code that draws the chart
+    with matplotlib.
     """
 
     _script = Path(__file__).with_name("chart.js")
@@ -125,7 +126,7 @@ class Chart(LiveView):
             lines.append("plt.gca().bxp(boxes, showfliers=False)")
             return "\n".join(lines)
         lines.append("wide = df.pivot(index='g', columns='c', values='m')")
-        if not choice.is_time:  # keep the order of the chart
+        if not choice.is_time:  # keep the chart's order of groups
             names |= {n: group_name(n, ()) for n in (ABOVE, OTHERS, NULL)}
             names = ({BELOW: "below"} | names) if choice.is_number else names
             lines.append(f"names = {names!r}")
@@ -140,7 +141,7 @@ class Chart(LiveView):
         return "\n".join(lines)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the values shown, with one row per bar, point or box."""
+        """Return the displayed values, with one row per bar, point or box."""
         choice, figures = self._choice, self._figures
         found: dict[str, Any] = {
             choice.x.name: [

@@ -28,7 +28,7 @@ _NO_AXIS = frozenset({TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartChoice:
-    """A valid chart: columns, kind, aggregate, and how values of ``x`` are grouped."""
+    """Valid chart settings: columns, kind, aggregate, and how values of ``x`` are grouped."""
 
     x: Column
     kind: ChartKind

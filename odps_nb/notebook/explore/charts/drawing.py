@@ -36,13 +36,13 @@ _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
 _POINTS = 80  # points of a longer line are drawn small, and not at all in the static view
 _LETTER = 6.2  # average width of a letter in a label
-_MOST_LETTERS = 10  # of the tick next to the label for nulls
+_MOST_LETTERS = 10  # maximum letters of the tick next to the label for nulls
 
 
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
     """Return the chart as an SVG document of `WIDTH` by `HEIGHT` pixels.
 
-    ``tips``: give each mark its values as a title; an ``<img>`` does not show them.
+    ``tips``: give each mark its values as a title, which is not shown in an ``<img>``.
     """
     return _Drawing(choice, figures, tips=tips).document()
 
@@ -138,7 +138,7 @@ class _Drawing:
                 yield _label(self._x(group), y, shortened(name, 40), anchor="middle", whole=name)
 
     def _calendar(self) -> list[tuple[int, str]]:
-        """Return groups at the beginning of a period, with their labels, and the nulls."""
+        """Return (group, label) for groups that begin a period, and for the group of nulls."""
 
         def spacing(letters: int) -> float:
             return (letters * _LETTER + 10) / self._slot()
@@ -152,7 +152,7 @@ class _Drawing:
     def _positions(self) -> list[tuple[float, str]]:
         """Return the ticks of a scatter plot's x axis."""
         scale = self._figures.scale
-        assert scale is not None  # every scatter plot has one
+        assert scale is not None  # every scatter plot has a scale
         if not self._choice.is_time:
             values = [one for one in ticks(self._left, self._right) if one >= self._left]
             values = [one for one in values if one <= self._right]

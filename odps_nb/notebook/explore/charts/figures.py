@@ -41,7 +41,7 @@ FAR = 10
 """An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
-_FINITE = 1e300  # sums and axes of such values do not overflow
+_FINITE = 1e300  # sums and axes of values up to this do not overflow
 _AGGREGATES = {
     "count": "count({})",
     "sum": "sum({})",
@@ -82,7 +82,7 @@ class Figures:
 
 
 class FigureQuery:
-    """The SQL jobs that compute the marks of a chart over some rows."""
+    """The SQL jobs that compute the marks of a chart for a set of rows."""
 
     def __init__(
         self, rows: Rows, choice: ChartChoice, where: str | None, zone: str | None
@@ -135,11 +135,11 @@ class FigureQuery:
         return self._grouped(self._truncated(step), step=step)
 
     def _truncated(self, step: ChartStep) -> str:
-        """Return the SQL expression for the start of a time's step."""
+        """Return the SQL expression that truncates ``x`` to the start of its step."""
         return f"datetrunc({self._x}, '{step}')"
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step with few enough groups; a distant outlier adds only one."""
+        """Return the shortest step that gives few enough groups; an outlier adds only one group."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
@@ -162,7 +162,7 @@ class FigureQuery:
         return self._grouped(self._bin(edges), labels)
 
     def _bin(self, edges: Sequence[Any]) -> str:
-        """Return the expression for the index of the range between two edges."""
+        """Return the SQL expression for the index of the bin that contains ``x``."""
         values = [self._literal(edge) for edge in edges]
         tests = [f"< {values[0]} then {BELOW}"]
         tests += [f"< {value} then {n}" for n, value in enumerate(values[1:-1])]
@@ -178,7 +178,7 @@ class FigureQuery:
         return self._grouped(self._index(x, values), labels)
 
     def _top(self, column: Column, measure: str, most: int) -> pa.Array:
-        """Return the values of a column with the largest measure."""
+        """Return the ``most`` values of a column that have the largest measures."""
         name = name_in_sql(column.name)
         rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
@@ -187,7 +187,7 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return values and labels: text in rank order, except along a line; others by value."""
+        """Return sorted values and their labels; text stays in rank order except along a line."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
             values = values.take(pc.sort_indices(values))
@@ -195,7 +195,7 @@ class FigureQuery:
         return values.to_pylist(), labels
 
     def _index(self, column: Column, values: Sequence[Any]) -> str:
-        """Return the expression for the index of a value, `NULL` or `OTHERS`."""
+        """Return the SQL expression that maps values to their indexes, to `NULL` or to `OTHERS`."""
         name = name_in_sql(column.name)
         tests = [f"when {name} = {self._literal(one)} then {n}" for n, one in enumerate(values)]
         return f"case when {name} is null then {NULL} {' '.join(tests)} else {OTHERS} end"
@@ -204,7 +204,7 @@ class FigureQuery:
         return bind(":v", {"v": value}, timezone=self._zone or "UTC")
 
     def _points(self) -> Figures:
-        """Return a random sample of points, and the number of rows that it represents."""
+        """Return the rows as points; above `MAX_POINTS`, a random sample and a note of its size."""
         choice = self._choice
         assert choice.y is not None  # checked by `choose`
         y = name_in_sql(choice.y.name)
@@ -229,7 +229,7 @@ class FigureQuery:
         return Figures(marks, (), colors, note=note, sql=text, scale=scale)
 
     def _drawn(self, both: str, color: str) -> tuple[int, str, pa.Table]:
-        """Return the number of points, and the query and the rows of a sample of them."""
+        """Return the number of points, the query that samples them, and the sampled rows."""
         total = self._rows.query(f"select count(*) n {both}").column("n")[0].as_py()
         text = self._sample(both, total)
         return total, text, self._rows.query(text)
@@ -284,7 +284,7 @@ class FigureQuery:
         return Figures(marks, labels, colors, note=note, sql=text)
 
     def _found(self, text: str, group: str, color: str) -> pa.Table:
-        """Return the rows of the query that groups by two expressions."""
+        """Return the result of a query that groups by the expressions ``group`` and ``color``."""
         return self._rows.query(text)
 
 
@@ -293,7 +293,7 @@ def _times(
 ) -> tuple[tuple[str, ...], pa.Table, bool]:
     """Number the groups in the order of their times.
 
-    Return the labels, the table, and whether the labels include all steps without rows.
+    Return the labels, the table, and whether the labels also cover the steps without rows.
     """
     times = found.column("g").combine_chunks()
     order = pc.unique(times.drop_null())
@@ -313,7 +313,7 @@ def _times(
 
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
-    """Return all steps from the first to the last group; ``None`` if they would be too many."""
+    """Return all steps from the first to the last group; ``None`` if there would be too many."""
     known = order.to_pylist()
     if len(known) < 2:
         return order

@@ -1,4 +1,4 @@
-"""Computes what a chart of a SQL result shows from its stored rows, without running its query."""
+"""Computes a chart of a SQL result from the stored rows, without running the query again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FIRST_ROWS = 1000
 
 
 def why_not_read(rows: Rows, cancel: CancelToken) -> str:
-    """Return why the rows of a result are not read for a chart; ``""`` if they are.
+    """Return the reason not to read the rows of a result for a chart; ``""`` if there is none.
 
     The size is estimated from the first rows.
     """
@@ -52,8 +52,8 @@ def why_not_read(rows: Rows, cancel: CancelToken) -> str:
 class ReadFigures(FigureQuery):
     """The marks of a chart, computed from rows that are read into memory.
 
-    The query stays the one of `FigureQuery`, for the code of the chart; this class evaluates its
-    expressions.
+    The chart's code still contains the query of `FigureQuery`; this class evaluates the expressions
+    of that query itself.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ReadFigures(FigureQuery):
 
     def _bin(self, edges: Sequence[Any]) -> str:
         text, scale = super()._bin(edges), scale_of(self._choice.x, self._of_x.type)
-        assert scale is not None  # every number has one
+        assert scale is not None  # every numeric type has a scale
         keys = scale.keys(self._of_x)
         ends = [pa.scalar(edge, keys.type) for edge in edges]
         passed = [_true(pc.greater_equal(keys, end)) for end in ends]
@@ -188,7 +188,7 @@ def _columns_of(rows: Rows, choice: ChartChoice, where: str | None) -> pa.Table:
         for batch in batches:
             kept.append(batch.select(list(used)))
             size += batch.nbytes
-            if size > 2 * MAX_READ:  # later rows are longer than the first ones
+            if size > 2 * MAX_READ:  # the first rows gave too low an estimate
                 raise LimitExceededError(
                     f"the result has more than {format_bytes(2 * MAX_READ)}, too much for a chart",
                     hint="group the rows in the query",

@@ -22,7 +22,7 @@ class Choice:
     The search covers the displayed values and ignores case (`TextSearch`). In the order, a null
     sorts below every value.
 
-    A condition may be given as text, as for ``where=`` of a read.
+    A condition may also be a string, as in ``where=`` of a read.
     """
 
     conditions: tuple[Condition, ...] = ()

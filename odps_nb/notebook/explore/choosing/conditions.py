@@ -22,7 +22,7 @@ from odps_nb.notebook.explore.values.typed import shown_value, text_of, typed_va
 from odps_nb.schema import Column, TypeCode
 from odps_nb.wire.type_text import format_type
 
-_LARGEST = "1.7976931348623157e308"  # used for FLOAT, too, which is compared as DOUBLE
+_LARGEST = "1.7976931348623157e308"  # also used for FLOAT, which is compared as DOUBLE
 _LISTED = 3
 MAX_LISTED = 100
 """Maximum number of values in a condition of the filter builder."""
@@ -40,7 +40,7 @@ _OF_KIND = {
 class Condition:
     """A filter: the ``text`` to display, and the exact ``where``.
 
-    The filter builder edits ``op`` and its ``values``; a condition without them can only be
+    The filter builder edits ``op`` and its ``values``; a condition that has neither can only be
     removed. ``exclude`` selects all other rows, including those with a null. ``below`` excludes the
     upper end of a range.
     """
@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition for the one kind that has a value in ``given``."""
+    """Return the condition of the only kind for which ``given`` has a value."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -262,7 +262,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for a group without a bar; it does not depend on the order of NaN."""
+    """Return the condition for a group without a bar; it does not rely on how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}

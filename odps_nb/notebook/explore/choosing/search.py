@@ -44,8 +44,9 @@ _SEPARATED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")  # a number with separato
 class TextSearch:
     """A test for rows that contain a string in any column, ignoring case.
 
-    The string is compared with the value as displayed, before truncation. A time has as few
-    fraction digits as it needs, but at least as many as the string. Nulls and BLOBs never match.
+    The string is compared with the value as displayed, before truncation. A time has only the
+    fraction digits that it needs, but at least as many as the string has. Nulls and BLOBs never
+    match.
     """
 
     def __init__(self, columns: Sequence[Column], text: str) -> None:
@@ -82,7 +83,7 @@ class TextSearch:
     # -- nested values: only those that may match are converted to text ---------------------------
 
     def _may_match(self, array: pa.Array) -> np.ndarray:
-        """Return a mask of the nested values that may contain the string; others cannot."""
+        """Return a mask of the nested values that may contain the string."""
         if self._may_span or not len(array):
             return np.ones(len(array), bool)
         kind = array.type
@@ -119,13 +120,13 @@ class TextSearch:
 
 
 def _containing(texts: pa.Array, needle: str) -> np.ndarray:
-    """Return a mask of the texts that contain the needle; nulls do not."""
+    """Return a mask of the texts that contain the needle; it is false for nulls."""
     found = np.zeros(len(texts), bool)
     if needle.isascii():
         matches = pc.match_substring(pc.ascii_lower(texts), needle)
         found = _bools(pc.fill_null(matches, False)).copy()
     is_ascii = pc.fill_null(pc.string_is_ascii(texts), True)
-    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold their case
+    others = np.flatnonzero(~_bools(is_ascii))  # `ascii_lower` does not fold non-ASCII letters
     for row, text in zip(others, texts.take(pa.array(others)).to_pylist(), strict=True):
         found[row] = needle in text.casefold()
     return found
@@ -172,7 +173,7 @@ def _texts(array: pa.Array, column: Column, digits: int) -> pa.Array:
 
 
 class KnownRows:
-    """Rows in memory, with the methods for paging that a SQL job's rows have."""
+    """Rows in memory, with the same paging methods as the rows of a SQL job."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -199,7 +200,7 @@ class KnownRows:
 
 
 def _batches_of(table: pa.Table) -> list[pa.RecordBatch]:
-    # Without a matching row, there are no columns, and such a table has no valid slices.
+    # If no row matches, the table has no columns and cannot be sliced.
     return table.to_batches() if table.num_columns else []
 
 

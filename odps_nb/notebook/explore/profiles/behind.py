@@ -16,10 +16,10 @@ from odps_nb.notebook.explore.profiles.profile import (
 def with_whole(
     found: Sequence[ColumnProfile], whole: Sequence[ColumnProfile]
 ) -> tuple[ColumnProfile, ...]:
-    """Return the profiles of filtered rows with `Bar.whole` from those of the unfiltered rows.
+    """Return the profiles of filtered rows, with `Bar.whole` set from the unfiltered rows.
 
     If the unfiltered rows have few values, every value keeps its bar, even an empty one. The
-    frequent values of the unfiltered rows stay in the list, so that a filter can be extended.
+    frequent values of the unfiltered rows stay listed, so that they can be added to the filter.
     """
     return tuple(map(_beside, found, whole))
 

@@ -56,7 +56,7 @@ class ColumnProfile:
     statistics
         Statistics by name, such as ``mean``, ``median`` and ``max length``.
     facts
-        All of these as (name, text) pairs.
+        All of the above as (name, text) pairs.
     """
 
     rows: int
@@ -154,7 +154,7 @@ class _Described:
         self._widen(array)
 
     def _begin(self, array: pa.Array) -> None:
-        """Choose counters that suit the first values, and reuse the bars of an earlier profile."""
+        """Create counters for the type of the first values, with the bars of an earlier profile."""
         before = self._before
         self._scale = scale = scale_of(self._column, array.type)
         self._measures = Measures(scale)
@@ -221,7 +221,7 @@ class _Described:
         return str(cell_texts(pa.repeat(cell, 1), self._column, LABEL)[0])
 
     def _axis_ends(self, bars: Sequence[Bar], low: str, high: str) -> tuple[str, str]:
-        """Return, for each side, the end of the axis if it has outliers, else the extreme value."""
+        """For each end, return the axis bound if outliers lie beyond it, else the extreme value."""
         if (scale := self._scale) is None:
             return low, high
         drawn = [bar.label for bar in bars if not bar.is_beside]

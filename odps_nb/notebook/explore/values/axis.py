@@ -42,7 +42,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     return [f"{one} {unit}".strip() if float(one.replace(",", "")) else "0" for one in found]
 
 
-_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # characters of a time that name its hour, day, …
+_HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # length of an ISO time up to the hour, day, …
 _PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, beginning
     *((_HOUR, _HOUR, lambda at, n=n: f"{at[:11]}{int(at[11:13]) // n * n:02}") for n in (3, 6, 12)),
     (_HOUR, _DAY, lambda at: at[:_DAY]),
@@ -57,7 +57,7 @@ _IS_BEGIN = re.compile(r"(-01){0,2}( 00)?(:00)?")
 
 
 def _days_together(day: str, count: int) -> str:
-    """Return the first of ``count`` days; of seven, this is a Monday."""
+    """Return the first day of a day's ``count``-day period; weeks begin on Monday."""
     number = datetime.date.fromisoformat(day).toordinal() - 1
     return str(datetime.date.fromordinal(number // count * count + 1))
 
@@ -69,8 +69,9 @@ def _part_of_year(at: str, months: int) -> int:
 def calendar_ticks(labels: Sequence[str], spacing: Callable[[int], float]) -> list[tuple[int, str]]:
     """Return the indexes and texts of the labels that begin a week, month, quarter, year, …
 
-    ``labels`` are ordered ISO times of one length. ``spacing`` is the least distance of two ticks
-    whose texts have a length. Returns the ticks of the shortest period that fits, if any.
+    ``labels`` are ISO times of equal length, in order. ``spacing`` returns the minimum distance
+    between two ticks for a text length. Returns the ticks of the shortest period that fits, or an
+    empty list.
     """
     for length, width, begin in _PERIODS:
         if len(labels[0]) < length:

@@ -48,10 +48,10 @@ class Scale:
 
     ``at`` returns the value at a position, rounded to suit a bar width. ``place`` returns the
     position of a value. ``exact`` converts a cell to a value for a condition, and ``step`` rounds a
-    bar width up. ``keys`` converts an array of cells, and ``key`` one value, to numbers that
-    compare exactly; ``back`` converts such a number to a value.
-    ``unit`` is the distance between neighbouring integers or days. ``is_log`` allows logarithmic
-    axes. ``zone`` is the time zone in which instants are shown.
+    bar width up. ``keys`` converts an array of cells to numbers that compare exactly, and ``key``
+    converts one value; ``back`` is the inverse of ``key``. ``unit`` is the distance between
+    neighbouring integers or days. ``is_log`` allows logarithmic axes. ``zone`` is the time zone in
+    which instants are shown.
     """
 
     at: Callable[[float, float], Any]

@@ -70,7 +70,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     source = text_of(excerpt, format)
     parsed = parse("page", source.encode("utf-8", "replace"), size)
     page = POLICY + parsed.data.decode("utf-8", "replace")
-    # Clicks pass through the frame, so it cannot scroll; its shorter box scrolls instead.
+    # Clicks pass through the frame, so it cannot scroll; the shorter box around it scrolls instead.
     frame = element(
         "iframe",
         attributes={"sandbox": "", "srcdoc": page, "title": f"{name}, drawn in a sandbox"},

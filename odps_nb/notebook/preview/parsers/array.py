@@ -20,7 +20,7 @@ _SMALLEST = 16  # minimum rows and columns of a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return shape and type, and the first rows of the array or its first plane.
+    """Return shape, type and first rows; with more than two dimensions, those of the first plane.
 
     If Pillow is installed, a complete array that looks like a picture is returned as a thumbnail.
     """

@@ -41,7 +41,7 @@ except ImportError:  # `parse` reports that h5py is missing
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return a row for each dataset, and the attributes of the file.
 
-    The option ``length`` is the size of the whole file, of which ``data`` is the beginning.
+    ``data`` is the beginning of the file; the option ``length`` is the size of the whole file.
     """
     if data.startswith(b"CDF"):
         return netcdf.parse(data, options)

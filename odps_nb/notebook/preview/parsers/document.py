@@ -29,7 +29,7 @@ _Read = tuple[XmlContent, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return title, author, first lines, and counts (as facts)."""
+    """Return the title, author and first lines, and the counts as facts."""
     read = _READERS.get(options["label"], _open_slides)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         found, facts = read(_Parts(archive))

@@ -144,7 +144,7 @@ def _drawn(data: bytes, unit: _Unit) -> Any:
     if unit.begins + height * width * np.dtype(dtype).itemsize > len(data):
         raise UnshowableError("its data are truncated")
     plane = np.frombuffer(data, dtype, height * width, unit.begins).reshape(height, width)
-    # percentiles, because a few bright points would make the rest black
+    # percentiles, because a few bright points would make everything else black
     values = np.asarray(plane[::-1], dtype=np.float32)
     finite = values[np.isfinite(values)]
     if not finite.size:

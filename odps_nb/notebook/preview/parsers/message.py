@@ -43,7 +43,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Return the parts without subparts; an embedded message counts as one part."""
+    """Return the parts without subparts; an embedded message is one part."""
     waiting, seen = [message], 0
     while waiting and seen < _PARTS:
         part, seen = waiting.pop(), seen + 1

@@ -2,7 +2,7 @@
 
 ``<use>``, patterns, markers, masks and clip paths draw the elements that they refer to, and may be
 nested. So 2 kB can expand to 10^8 shapes, and a notebook with such an SVG cannot be opened again.
-Therefore each reference counts as the shapes that it draws, and unsupported features are refused.
+Therefore, the shapes that each reference draws are counted, and unsupported features are refused.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class _Count:
         return (0.0, 0.0) if node is None else self._of(node)
 
     def _each(self, node: _Node) -> float:
-        """Return the number of shapes drawn for one shape with its fill and stroke patterns."""
+        """Return the number of shapes drawn for one shape, with its fill and stroke patterns."""
         return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
@@ -277,7 +277,7 @@ def _declarations(text: str) -> Iterable[tuple[str, str]]:
 
 
 def _style(declared: Iterable[tuple[str, str]]) -> tuple[_Links, tuple[str, ...]]:
-    """Return the inherited references, and those that are not inherited."""
+    """Return the references that are inherited, and those that are not."""
     links: set[tuple[str, str]] = set()
     for name, value in declared:
         if name.startswith(("--", *_MOVING)) and value.strip() != "none":

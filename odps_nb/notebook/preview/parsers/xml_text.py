@@ -30,7 +30,7 @@ _SPACES: Final = words("tab br cr s line-break")
 class WantedXml:
     """The content to read from an XML file; element names are local names."""
 
-    paragraphs: Set[str] = frozenset()  #: Elements that are lines of text.
+    paragraphs: Set[str] = frozenset()  #: Elements that become lines of text.
     texts: Set[str] = frozenset()  #: If not empty, only text inside these elements is read.
     values: Set[str] = frozenset()  #: Elements whose text is a value, such as ``title``.
     elements: Set[str] = frozenset()  #: Elements whose attributes are returned.
