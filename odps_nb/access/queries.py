@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from odps_nb.access.sql import Result
     from odps_nb.notebook.display.listing import Listing
 
-_SHOWN = 120  # maximum characters of a statement in the table
+_SHOWN = 120  # maximum characters of a statement in the list
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

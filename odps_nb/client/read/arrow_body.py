@@ -249,7 +249,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # read the body's end, which the check now requires
+            self._source.read(4)  # read up to the end of the body, which must follow
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))

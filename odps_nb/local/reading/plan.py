@@ -25,7 +25,7 @@ from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES,
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
+if TYPE_CHECKING:  # `predicates` imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Predicate
 
 MAX_SPLITS = 50_000

@@ -81,7 +81,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the key's right in the project, and that the key owns the instance (if named)."""
+        """Check that the key has the right in the project, and owns any instance named."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return

@@ -117,7 +117,7 @@ class Instances:
 
         If this key has already submitted a job with the same ``guid`` to this project, the instance
         of that job is returned. With ``estimates``, the statement does not run, and the message is
-        an estimate of its cost. ``patience`` is the number of seconds to wait for the end.
+        an estimate of its cost. ``patience``: maximum seconds to wait for it to finish.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:

@@ -177,7 +177,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Rewrite ``column between a and b`` as two comparisons, whose constants may differ in unit."""
+    """Rewrite ``column between a and b`` as two comparisons, so each constant has its own unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):

@@ -187,7 +187,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The last stream position, the rows found after it, and the rows searched before it."""
+    """The last stream position, and the numbers of rows found after and searched before it."""
 
     place: RowPlace = START
     since: int = 0

@@ -119,7 +119,7 @@ class _Operation:
         from pyspark.errors import PySparkException
 
         try:
-            while True:  # an operation may be just starting
+            while True:  # again, because it misses an operation that is just starting
                 self._interrupt(self._tag)
                 if self._ended.wait(_AGAIN):
                     return

@@ -1,7 +1,7 @@
 """Finds the columns of a table that a query may use.
 
 A column that the query does not name is used only if a construct covers all columns: a star, a
-natural join, a pivot, or access by position. Unknown constructs are treated as covering all.
+natural join, a pivot, or access by position. Unknown constructs are assumed to cover all columns.
 """
 
 from __future__ import annotations

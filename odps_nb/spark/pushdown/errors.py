@@ -45,7 +45,7 @@ def _place_of(failure: PySparkException) -> str | None:
     """Return the query line that an error refers to, with its number; ``None`` if unknown."""
     told, fragment = str(failure), str((failure.getMessageParameters() or {}).get("error", ""))
     for context in failure.getQueryContext() or ():
-        # This context refers neither to a Python call nor to the text of a Spark view.
+        # Use the first context that is neither a Python call nor the text of a Spark view.
         if context.contextType().name == "SQL" and not context.objectType():
             told, fragment = context.summary(), context.fragment()
             break

@@ -26,7 +26,7 @@ _TOO_FINE = re.compile(r"\.\d{7}")
 
 
 def typed_value(column: Column, text: str) -> Any:
-    """Return the Python value of a typed text; raise `ArgumentError` if it does not fit the type.
+    """Convert text that a user entered to the column's type; raise `ArgumentError` if invalid.
 
     A time without an offset is a local time in the time zone of the condition.
     """
