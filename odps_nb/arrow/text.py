@@ -199,8 +199,8 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
     )
     if unprotected:
         error.add_note(
-            "either the STRING contains these bytes, or they were changed in transit (rows over "
-            "plain http have no checksum); in the second case, reading again succeeds"
+            "rows sent over plain http have no checksum: if reading again succeeds, these bytes "
+            "were changed in transit; otherwise, the STRING contains them"
         )
     return error
 

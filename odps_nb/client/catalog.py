@@ -56,7 +56,7 @@ def _names(
             if is_name(name):
                 yield name
             else:
-                _log.warning("skipping %r from a list of the service: not a valid name", name[:200])
+                _log.warning("skipping %r in a list from the service: not a valid name", name[:200])
 
 
 def iter_table_names(

@@ -66,7 +66,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         raise _no_memory(max_pixels) from None
     except Exception as error:  # codecs may raise any exception
         unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
-        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
+        what = f"Pillow cannot decode {form}" if unknown and (form := tiff_form(data)) else ""
         raise _not_readable(mime, "picture", error, what) from error
     return picture
 
@@ -135,7 +135,9 @@ def as_table(
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
         hint = "use it for Parquet, Arrow, CSV and TSV files, and other text with separator="
         raise _other_kind(
-            mime, "table", hint + "; for other formats, read blob.open(seek=True) with a library"
+            mime,
+            "table",
+            hint + "; for other formats, read blob.open(seek=True) with another library",
         )
     try:
         if is_text:
@@ -174,7 +176,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
         or not dtype.itemsize
         or math.prod(shape) * dtype.itemsize != len(data) - file.tell()
     ):
-        raise ValueError(f"{shape} of {dtype} does not fit the bytes that follow")
+        raise ValueError(f"the shape {shape} and the type {dtype} do not fit the bytes that follow")
     file.seek(0)
     array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
     return array
@@ -269,7 +271,7 @@ def _require_columns(columns: int) -> None:
             f"a line has {columns:,} columns; the maximum is {_MAX_COLUMNS:,}",
             limit=_MAX_COLUMNS,
             actual=columns,
-            hint="read blob.open(seek=True) with a library",
+            hint="read blob.open(seek=True) with another library",
         )
 
 

@@ -175,7 +175,7 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
         raise _do_not_meet(left, right, "cast the CHAR column to string")
     if len(kinds) == 1 and (left.kind is not ValueKind.BOOLEAN or operator in ("=", "<>")):
         return Compare(operator, left, right)
-    raise _do_not_meet(left, right, "cast one of them to the type of the other")
+    raise _do_not_meet(left, right, "cast one side to the type of the other side")
 
 
 def _both_constant(sign: str, left: Constant, right: Constant) -> Constant:

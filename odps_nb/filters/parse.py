@@ -292,7 +292,7 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         return Arithmetic(operator, left, right, ValueKind.INTEGER)
     if ValueKind.DECIMAL in kinds:
         raise refuse(
-            f"{operator} of DECIMALs rounds in an undocumented way", "cast to bigint or double"
+            f"how {operator} rounds DECIMALs is not documented", "cast to bigint or double"
         )
     if operator == "/" or kinds != {ValueKind.INTEGER}:
         return Arithmetic(operator, as_double(left), as_double(right), ValueKind.DOUBLE)

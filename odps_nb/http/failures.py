@@ -74,7 +74,7 @@ def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> Od
         return unreached
     if _among(chain, TooSlowError):
         return RequestTimeoutError(
-            f"the response of {place} takes longer than the total time allowed",
+            f"the response of {place} took longer than the total time allowed",
             url=url,
             request_sent=sent,
             hint=_SLOW,

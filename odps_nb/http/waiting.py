@@ -117,7 +117,7 @@ class SlicedReader(io.RawIOBase):
             return
         if not self.received and self._timeout is not None:
             raise SilentError(self._timeout)
-        raise TooSlowError("the response takes longer than the total time allowed")
+        raise TooSlowError("the response took longer than the total time allowed")
 
     def close(self) -> None:
         """Release the socket. Idempotent."""

@@ -60,7 +60,7 @@ class ParserStoppedError(UnshowableError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"parsing it stopped the parser process ({why}); your kernel still runs")
+        super().__init__(f"it stopped the parser process ({why}); your kernel is still running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

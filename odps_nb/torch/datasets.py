@@ -151,7 +151,7 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         for worker in range(workers):
             rows = self._rows._epochs.rows_of(worker, workers)
             if rows is None:
-                raise TypeError("the number of rows that a condition keeps is unknown")
+                raise TypeError("the number of rows that match where= is unknown")
             if isinstance(samples, AsBatches):
                 rows = -(-rows // samples.size)
             if size is not None:

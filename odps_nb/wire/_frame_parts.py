@@ -69,7 +69,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
             f"the {what} of frame {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
-            hint="raise max_header, unless the stream is damaged or not framed",
+            hint="increase max_header; if this recurs, the stream is damaged or not framed",
         )
     return size
 
@@ -83,7 +83,7 @@ def check_data_size(size: int, limit: int, index: int) -> int:
             f"blob {index} has {size} bytes; the limit is {limit}",
             limit=limit,
             actual=size,
-            hint="raise max_blob, unless the stream is damaged or not framed",
+            hint="increase max_blob; if this recurs, the stream is damaged or not framed",
         )
     return size
 

@@ -90,7 +90,7 @@ class Decoder(PieceDecoder):
                         offset=self._taken,
                         limit=self._max_output,
                         actual=self._total,
-                        hint="raise max_output if you trust the source",
+                        hint="increase max_output if you trust the source",
                     )
                 yield piece
         except self.failure as error:

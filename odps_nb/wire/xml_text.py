@@ -57,8 +57,8 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
         raise
     if found.tag != root:
         raise FramingError(
-            f"{what}: this is not a MaxCompute response: it begins with <{found.tag[:80]}>, "
-            f"but <{root}> is expected",
+            f"{what}: this is not a MaxCompute response; it begins with <{found.tag[:80]}> "
+            f"instead of <{root}>",
             hint=_NOT_THEIRS,
         )
     return found

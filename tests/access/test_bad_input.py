@@ -424,7 +424,7 @@ def blobs(odps, new_name):
         ("cat.png", "a blob must be bytes or a Path, not a string"),
         (Path("/no/such/file.png"), "the file does not exist"),
         (io.StringIO("x"), "is in text mode"),
-        (7, "cannot be the content of a blob"),
+        (7, "cannot be written as a blob"),
     ],
 )
 def test_a_cell_that_is_no_blob_is_refused_before_anything_is_sent(blobs, cell, said):

@@ -134,16 +134,16 @@ def test_views_of_views_are_replaced_and_never_go_in_circles(
     with pytest.raises(OdpsNbError, match="already"):
         odps.sql(f"create view {outer} as select 1 as i")
     odps.sql(f"create view if not exists {outer} as select 1 as i")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql(f"create or replace view {view} as select i as id from {outer}")
     odps.sql(f"create or replace view {view} as select 7 as id")
     assert odps.sql(f"select i from {outer}").to_pandas()["i"].to_list() == [8]
     # renaming can create a cycle, which every reader detects
     odps.sql(f"alter view {view} rename to {far}")
     odps.sql(f"alter view {outer} rename to {view}")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql(f"select * from {view}")
-    with pytest.raises(OdpsNbError, match="reads itself"):
+    with pytest.raises(OdpsNbError, match="refers to itself"):
         odps.sql_cost(f"select * from {view}")
     odps.sql(f"drop view {far}")
 

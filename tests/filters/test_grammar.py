@@ -159,7 +159,7 @@ def test_times_are_read_where_the_connection_says():
         ("d = '2024-1-1'", "is not a date", "'2024-01-31'"),
         ("t > '2024-01-01'", "is not a time", "'2024-01-01 00:00:00'"),
         ("t > '2024-02-30 00:00:00'", "is not a time", "'2024-01-31 00:00:00'"),
-        ("t < n", "cannot be compared", "cast one of them"),
+        ("t < n", "cannot be compared", "cast one side to"),
         ("id / num > 1", "the divisor after / may be 0", "a nonzero number"),
         ("m + 1 > 2", "DECIMALs", "cast"),
         ("x = 1.5BD", "cannot be compared", "1.5"),

@@ -153,15 +153,15 @@ class _Place:
         values = value if isinstance(value, list) else [value]
         if before == "not in" and any(one is None for one in values):
             raise ArgumentError(
-                "a null cannot be bound after not in: no row would match",
-                hint="remove nulls (.dropna()), and test with is not null",
+                "a null cannot be bound after NOT IN: no row would match",
+                hint="remove nulls (.dropna()), and test with IS NOT NULL",
             )
         self.last, self.nested = "value", 0
         if not isinstance(value, list):
             return writer.literal(value)
         if not before:
             raise ArgumentError(
-                "a list can be bound only after in",
+                "a list can only be bound after IN",
                 hint="write `column in (:name)`, or bind a single item of the list",
             )
         written = writer.literal(value)

@@ -70,7 +70,7 @@ class SplitTask(SessionTask):
                     for batch in batches:
                         yield self.shown(batch)
             except SessionExpiredError as error:
-                error.add_note("a task cannot open a new session, because its rows could differ")
+                error.add_note("a task cannot open a new session: the table may have changed")
                 raise
 
     def table(self) -> pa.Table:

@@ -188,7 +188,7 @@ class Epochs:
             raise ConflictError(
                 f"{session.table} has changed since the state was saved: " + "; ".join(changed),
                 code="TableChanged",
-                hint=f"{_AFRESH}; the rest of this epoch cannot be read",
+                hint=f"{_AFRESH}; this epoch cannot be resumed",
             )
         return source
 
@@ -245,7 +245,7 @@ def _require_workers(saved: int, here: int) -> None:
     if saved != here:
         raise ArgumentError(
             f"the state was saved with num_workers={saved}, but num_workers is {here}",
-            hint=f"use the same number (0 counts as 1), or {_AFRESH}",
+            hint=f"use the same number (0 is the same as 1), or {_AFRESH}",
         )
 
 

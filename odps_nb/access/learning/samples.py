@@ -128,7 +128,7 @@ def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
         raise ArgumentError(
             f"{'.'.join(path)} is nested in a column; only top-level BLOB columns are supported",
             argument="column",
-            hint="read its references as rows, and fetch them with odps.blobs(references).fetch()",
+            hint="read the references as rows, and fetch them with odps.blobs(references).fetch()",
         )
     return path[0]
 

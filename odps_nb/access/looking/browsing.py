@@ -57,8 +57,8 @@ def rows_of(source: RowForms) -> Rows:
         return _ScanRows(shown, text=source._plan.text)
     if not (isinstance(source, Result) and isinstance(shown, Result)):
         raise ArgumentError(
-            "rows that were selected in an explorer cannot be shown in another explorer or chart",
-            hint="use that explorer, or export the rows as code",
+            "rows selected in one explorer cannot be shown in another explorer or chart",
+            hint="use the same explorer, or export the rows as code",
         )
     return _ResultRows(shown, text=source._text)
 
@@ -217,7 +217,7 @@ class _ScanRows:
         plan = self._scan._plan
         if plan.limit is not None:
             raise ArgumentError(
-                "rows of a read with a limit cannot be filtered further",
+                "the rows of a read with limit= cannot be filtered",
                 hint="explore the table, or a read without limit=",
             )
         both = f"({plan.where}) and ({where})" if plan.where else where

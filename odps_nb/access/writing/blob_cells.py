@@ -94,7 +94,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
     if isinstance(data, (bytes, bytearray, memoryview, Blob, BlobReference)):
         return
     if not callable(getattr(data, "read", None)):
-        raise _misfit(f"a {type(data).__name__} cannot be the content of a blob", path, row, data)
+        raise _misfit(f"a {type(data).__name__} cannot be written as a blob", path, row, data)
     if isinstance(data, io.TextIOBase):
         raise _misfit("the file is in text mode", path, row, data, hint="open it with mode 'rb'")
 

@@ -118,7 +118,7 @@ def _data_columns(
         for name, text in columns.items():
             if not isinstance(text, str):
                 raise ArgumentError(
-                    f"the type of {name!r} is a {type(text).__name__}",
+                    f"the type of {name!r} is a {type(text).__name__}, not a string",
                     argument="columns",
                     hint="pass types, e.g. {'id': 'bigint'}, or a list of values for each column",
                 )

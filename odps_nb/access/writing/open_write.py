@@ -119,8 +119,8 @@ class OpenWrite:
         if keys - open_keys != fixed:
             named = ", ".join(sorted(keys - open_keys)) or "none"
             raise ArgumentError(
-                f"the session was opened with the partition levels {named}",
-                hint="pass the same partition= here, or its handle instead of its id",
+                f"the session was opened with other fixed partition levels: {named}",
+                hint="pass the same partition= here, or the session's handle instead of its id",
             )
 
     # -- rows ---------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class OpenWrite:
         here = self._streams.get(name)
         if here is not None and version <= here.version and not (resume and here.failed):
             raise ArgumentError(
-                f"{here!r} is already open here",
+                f"{here!r} is already open in this session",
                 hint="write to it, or open a higher version, which replaces it",
             )
         lane = self._session.open_stream(name, version, resume=resume)
@@ -225,7 +225,7 @@ class OpenWrite:
             if stream.failed:
                 raise StateError(
                     f"the stream {stream.stream_id!r} has failed: some of its rows are missing",
-                    hint="open a higher version of it and write all its rows again, or abort",
+                    hint="open a higher version of the stream and write all rows again, or abort",
                 )
         return [stream.close() for stream in self._streams.values()]
 

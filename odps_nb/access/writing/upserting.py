@@ -124,7 +124,7 @@ def change_rows(
     spec, keys = check_partition(options.partition, table.schema, table.name), _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
-            f"deleted is {deleted!r}, which is a column of {table.name}",
+            f"deleted is {deleted!r}, which is already a column of {table.name}",
             hint="name a boolean column of the data that the table does not have",
         )
     stamp = Stamp(operation=DELETE if delete else UPSERT, flag=deleted)

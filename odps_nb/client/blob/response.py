@@ -144,7 +144,7 @@ def fetch_blob_head(
     Only frames contain type and name, and a response to a single reference has no frame, so the
     request contains the reference twice. ``receive_buffer``: see `open_blob`.
     """
-    attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
+    attempts = storage.attempts("the header of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer
     request = ReadBlobs(references=(reference, reference))
 

@@ -369,5 +369,5 @@ def _require_size(size: int, limit: int) -> None:
             f"the blob has more than {format_bytes(limit)}",
             limit=limit,
             actual=size,
-            hint="pass a larger max_bytes=, or read only a part of it: blob.open(seek=True)",
+            hint="pass a larger max_bytes=, or read only part of the blob: blob.open(seek=True)",
         )

@@ -103,7 +103,7 @@ def plan_increment(
         raise ArgumentError(
             "changes=True needs a table with a primary key",
             code="NoPrimaryKey",
-            hint="omit it: read(since=…) returns the rows that were added",
+            hint="omit changes=: read(since=…) returns the rows that were added",
         )
     if changes and CHANGE.name in {name.casefold() for name in names}:
         raise ArgumentError(

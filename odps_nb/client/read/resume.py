@@ -156,7 +156,8 @@ class ResumableRowStream:
             return
         self._drop()
         self._tracker.noted(
-            f"{self._what} closed its connection because the service throttles other readers (429)"
+            f"{self._what} closed its connection because the service is throttling other readers "
+            "(HTTP 429)"
         )
 
     def _next(self) -> pa.RecordBatch | None:

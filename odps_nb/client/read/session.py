@@ -295,7 +295,7 @@ def _bearable(splits: int) -> int:
         raise ArgumentError(
             f"the read would have {splits:,} splits; the maximum is {MAX_SPLITS:,}",
             code="TooManySplits",
-            hint="make them larger (split_bytes=), or read fewer partitions at a time",
+            hint="make the splits larger (split_bytes=), or read fewer partitions at a time",
         )
     return splits
 

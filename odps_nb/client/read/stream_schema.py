@@ -50,7 +50,7 @@ def find_columns(
         if len(names) > len(columns) and not may_have_more:
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
             raise mismatch(
-                f"the stream has {len(names)} columns and its session {len(columns)}: "
+                f"the stream has {len(names)} columns, but the session has {len(columns)}: "
                 f"{shorten(repr(stranger), _SHOWN)} is not in the session"
             )
     for column, place in zip(columns, places, strict=True):
@@ -91,7 +91,7 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
         raise mismatch(
-            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in its session, "
+            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} in the session, "
             f"but has the Arrow type {shorten(str(came), _SHOWN)} in the stream",
             hint="read again if the table was changed; otherwise report the request id",
         )

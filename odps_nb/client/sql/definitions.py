@@ -139,7 +139,7 @@ def _clustering(schema: TableSchema, options: TableOptions) -> list[str]:
             )
         return []
     if options.buckets is None:
-        raise ArgumentError("cluster_by needs a number of buckets", hint="pass e.g. buckets=16")
+        raise ArgumentError("cluster_by= requires buckets=", hint="pass e.g. buckets=16")
     names = _names(_spelled(options.cluster_by, schema, "cluster_by"))
     count = _number(options.buckets, "buckets", "of buckets")
     return [f"clustered by ({names}) sorted by ({names}) into {count} buckets"]

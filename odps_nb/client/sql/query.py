@@ -313,7 +313,7 @@ def run_sql(
         )
         late.in_doubt = True
         late.add_note(
-            f"instance {instance.instance_id}: a statement that writes may still have succeeded"
+            f"instance {instance.instance_id}: if the statement writes, it may still have succeeded"
         )
         raise late
     if failure is not None:

@@ -89,8 +89,8 @@ class ResultSession:
         """Raise if this session may have fewer rows than requested (``None``: all)."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
-                f"this key may read only the first {LIMITED_RESULT_ROWS:,} rows of a result, and "
-                "this result may have more",
+                f"this access key can read only the first {LIMITED_RESULT_ROWS:,} rows of a "
+                "result, and this result may have more",
                 code="NoPermission",
                 status=403,
                 hint=f"read them with result.first({LIMITED_RESULT_ROWS}), write the result to a "

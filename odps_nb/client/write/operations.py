@@ -72,7 +72,7 @@ class Stamp:
             if self.operation is None:
                 return batch
             raise ArgumentError(
-                "the service accepts no upserts or deletes for this table: its write stream has no "
+                "the table does not support upserts or deletes: its write stream has no "
                 f"column {OPERATION!r}",
                 hint="use a table with a primary key, or add rows with write()",
             )
@@ -154,7 +154,7 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
         if _without_unit(one) != _without_unit(other):
             raise ConversionError(
                 f"column {one.name!r} is {one.type} in one batch, but {other.name!r} is "
-                f"{other.type} in the first",
+                f"{other.type} in the first batch",
                 column=one.name,
                 source_type=str(one.type),
                 target_type=str(other.type),
@@ -162,7 +162,7 @@ def _require_same(found: pa.Schema, first: pa.Schema) -> None:
             )
     if len(found) != len(first):
         raise ConversionError(
-            f"a batch has {len(found)} columns and the first has {len(first)}",
+            f"a batch has {len(found)} columns, but the first batch has {len(first)}",
             hint="use the same schema for all batches",
         )
 

@@ -105,7 +105,7 @@ class WriteStream:
             raise ConflictError(
                 f"the service does not report how many rows {self.label} has",
                 code="UnknownRowOffset",
-                hint="open a higher version of it and write all of its rows again",
+                hint="open a higher version of the stream and write all of its rows again",
             )
         return self._stands(answer, offset)
 

@@ -140,7 +140,7 @@ def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
         array,
         valid & (missing | (inside < 0) | (inside >= 10**9)),
         target,
-        "it must have seconds, and nanoseconds between 0 and 999999999",
+        "its seconds are missing, or its nanoseconds are not between 0 and 999999999",
         "pass a duration",
     )
     return array

@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
             "--filter-block-rows",
             "ROWS",
             rules.filter_block_rows,
-            "number of rows that a filter keeps or skips together; 1 filters exactly",
+            "rows per block; a filter keeps or skips whole blocks, so 1 filters exactly",
         ),
     ):
         said = f"{text} (default: %(default)s)"
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kept-ranges",
         action="store_true",
-        help="count row ranges of a filtered session in kept rows instead of stored rows",
+        help="in row ranges of a filtered session, count kept rows instead of stored rows",
     )
     parser.add_argument(
         "--strict-sql",
@@ -135,7 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="form of a response whose form in the real service is unknown: " + Forms.describe(),
+        help="choose the form of a response where that of the real service is unknown: "
+        + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept fault injection rules")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")

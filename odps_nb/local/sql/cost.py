@@ -49,7 +49,7 @@ def iter_scans(
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
-            raise faults.parse_failed(f"the view {table.name} reads itself")
+            raise faults.parse_failed(f"the view {table.name} refers to itself")
         if table.view is not None:
             yield from iter_scans(parse_query(table.view.text), find, (*views, table))
         else:

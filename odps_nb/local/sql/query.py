@@ -229,7 +229,7 @@ class _Replacing:
                 raise faults.parse_failed(f"{node.sql(dialect='hive')[:60]!r} is not a table")
             table = self._found(node, name, view)
             if table.table_id in inside:
-                raise faults.parse_failed(f"the view {table.name} reads itself")
+                raise faults.parse_failed(f"the view {table.name} refers to itself")
             named.append(table)
             _unqualify(node, name)
             alias = node.args.get("alias") or _alias(node.name)

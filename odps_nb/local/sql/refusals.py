@@ -167,7 +167,7 @@ _DUCK_NAMES = {
 _NO_COLUMN = _says("column {0} cannot be resolved", "check the name of the column")
 _OPERANDS = _says(
     "the operator {0} does not support these types: {1}",
-    "cast one side to the type of the other",
+    "cast one side to the type of the other side",
     plain=True,
 )
 _KNOWN: tuple[tuple[str, Refusal], ...] = (
@@ -208,7 +208,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
     (
         r"STRUCT to STRUCT cast must have",
         _says(
-            "a STRUCT and the type that it is cast to have different members",
+            "a STRUCT is cast to a type with different members",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
@@ -227,7 +227,7 @@ _KNOWN: tuple[tuple[str, Refusal], ...] = (
         r"unicode|UTF-?8",
         _fails(
             "this function of the embedded service does not support text that is not UTF-8; reads, "
-            "comparisons and groups do",
+            "comparisons and GROUP BY do",
             "filter such rows, or compute on the result of table.read(text='binary')",
         ),
     ),

@@ -333,7 +333,7 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
         raise cursor.lacks(cursor.words)
     said = read_columns(f"{text} string" if renames else text, at)[0]
     if said.name.casefold() != column.casefold():
-        raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
+        raise faults.lacks("renaming a column with CHANGE COLUMN", is_sure=True, at=start)
     return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
 
 

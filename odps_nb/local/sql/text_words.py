@@ -41,7 +41,7 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
         return parse_columns(text)
     except ArgumentError as error:
         if error.message.lower().endswith("found 'default'"):
-            raise faults.lacks("DEFAULT value of a column", is_sure=True, at=at) from None
+            raise faults.lacks("a DEFAULT value for a column", is_sure=True, at=at) from None
         advice = f"check the types: {error.hint}"
         raise faults.parse_failed(error.message, at=at, advice=advice) from None
 

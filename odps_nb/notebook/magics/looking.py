@@ -84,7 +84,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 
 @parsed_as("odps partitions")
 @TABLE
-@argument("-p", "--partition", metavar="KEY=VALUE", help="List only partitions inside this one.")
+@argument("-p", "--partition", metavar="KEY=VALUE", help="List only the partitions below this one.")
 def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
     """List the partitions of a table with rows, size and time of the last change.
 

@@ -56,7 +56,7 @@ _DTYPES = together(
     argument(
         "--dtype-backend",
         choices=get_args(DtypeBackend),
-        help="As in the read functions of pandas.",
+        help="Same as in the pandas read functions.",
     ),
 )
 # Options for text that is not UTF-8 and for CHAR padding.

@@ -94,7 +94,7 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
     except pa.ArrowInvalid as error:  # e.g. nanoseconds, which Spark does not support
         reason = str(error)
     raise ConversionError(
-        f"the function's values for {field.name!r} do not fit the schema: {reason}",
+        f"the values returned by the function for {field.name!r} do not fit the schema: {reason}",
         column=field.name,
         target_type=str(field.type),
         hint="return the types of the schema; declare NewBlob columns as odps_nb.spark.NEW_BLOB",

@@ -51,8 +51,8 @@ def check_server(url: str) -> None:
     except ConnectionRefusedError:
         raise ConnectError(
             f"no Spark Connect server listens on {host}:{port}",
-            hint="start one there (sbin/start-connect-server.sh), check the port, or omit remote= "
-            "(and unset SPARK_REMOTE) to run Spark on this machine",
+            hint="start one on that host (sbin/start-connect-server.sh), check the port, or omit "
+            "remote= (and unset SPARK_REMOTE) to run Spark on this machine",
         ) from None
     except OSError:
         return

@@ -108,6 +108,6 @@ def require_types(asked: StructType, known: StructType) -> None:
     ]
     if wrong:
         raise ConversionError(
-            f"the given schema does not fit the table: {'; '.join(wrong)}",
+            f"the schema that was passed does not fit the table: {'; '.join(wrong)}",
             hint="use the types of the table, and cast afterwards",
         )

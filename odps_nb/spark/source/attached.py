@@ -149,10 +149,10 @@ def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str)
 def _check_catalog(spark: SparkSession) -> None:
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         raise ConfigError(
-            "this session keeps its catalog in a Hive metastore, where an entry would outlive the "
-            "session that can read it",
+            "this session keeps its catalog in a Hive metastore, where entries would outlive the "
+            "session, and other sessions could not read them",
             option="spark.sql.catalogImplementation",
-            hint="use odps_nb.spark.sql(spark, odps, …), which needs no entry",
+            hint="use odps_nb.spark.sql(spark, odps, …), which needs no catalog entry",
         )
 
 

@@ -265,8 +265,8 @@ def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
     raise ConfigError(
         f"overwrite is {text!r}; it must be 'partitions' or 'all'",
         option="overwrite",
-        hint="use 'partitions' to replace the partitions that get rows, or 'all' to also "
-        "drop the others (both with mode overwrite)",
+        hint="use 'partitions' to replace the partitions that receive rows, or 'all' to also "
+        "drop all other partitions (both with mode overwrite)",
     )
 
 
@@ -372,6 +372,6 @@ class StreamWriteSettings:
             raise ConfigError(
                 "a stream cannot overwrite all partitions",
                 option="overwrite",
-                hint="use 'partitions' to replace those that get rows in a micro-batch",
+                hint="use 'partitions' to replace partitions that receive rows in a micro-batch",
             )
         return cls(write=write, checkpoint=checkpoint)

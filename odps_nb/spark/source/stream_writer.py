@@ -174,7 +174,8 @@ def _finished(
     """Repeat the recorded commit; return whether its rows are committed."""
     if earlier.table != str(session.table):
         raise ConfigError(
-            f"this checkpoint belongs to a stream into {earlier.table}, not {session.table}",
+            f"this checkpoint belongs to a stream that writes to {earlier.table}, not to "
+            f"{session.table}",
             option="checkpointLocation",
             hint="use a separate checkpoint for each stream",
         )

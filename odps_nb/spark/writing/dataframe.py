@@ -127,9 +127,7 @@ def write(
     """
     check_dataframe(df)
     if partitioned_by is not None and not create:
-        raise ArgumentError(
-            "partitioned_by= is given without create=True", argument="partitioned_by"
-        )
+        raise ArgumentError("partitioned_by= requires create=True", argument="partitioned_by")
     made: NewTable | None = None
     spec = PartitionSpec.of(partition)
     with contextlib.ExitStack() as stack:

@@ -77,7 +77,7 @@ def check_written(
     """Raise if a commit has more streams or partitions than a session allows."""
     if len(done) > MAX_STREAMS:
         raise ArgumentError(
-            f"{len(done)} tasks wrote into {table}; a session is limited to {MAX_STREAMS} streams",
+            f"{len(done)} tasks wrote to {table}; a session is limited to {MAX_STREAMS} streams",
             code="TooManyStreams",
             hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
         )

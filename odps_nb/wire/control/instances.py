@@ -117,7 +117,7 @@ def _task_result(task: Element) -> TaskResult:
             try:
                 text = base64.b64decode(text).decode("utf-8", "replace")
             except (binascii.Error, ValueError):
-                raise FramingError("a task result is declared as Base64 but is not") from None
+                raise FramingError("a task result declared as Base64 is not valid") from None
     return TaskResult(
         name=child_text(task, "Name"), status=child_text(task, "Status"), text=text, format=kind
     )

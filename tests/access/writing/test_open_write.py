@@ -241,7 +241,7 @@ def test_a_higher_version_replaces_what_a_failed_one_wrote(table: Table) -> None
     with table.open_write() as session:
         with pytest.raises(ZeroDivisionError):
             write_and_fail(session.open_stream("one"), 1)
-        with pytest.raises(ArgumentError, match="already open here"):
+        with pytest.raises(ArgumentError, match="already open in this session"):
             session.open_stream("one")
         with session.open_stream("one", version=2) as again:
             again.write(rows(2))

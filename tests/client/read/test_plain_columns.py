@@ -506,5 +506,5 @@ def test_runs_and_views_of_many_bytes_are_refused():
 )
 def test_a_type_that_is_not_the_sessions_is_asked_for_once(came):
     """A retry would return the same stream."""
-    with pytest.raises(FramingError, match="in its session"):
+    with pytest.raises(FramingError, match="in the session"):
         read("c array<bigint>", sent(c=came), attempts=7)

@@ -231,5 +231,5 @@ def test_batches_of_different_columns_are_refused():
         list(iter_parts([*first.to_batches(), *second.to_batches()]))
     assert (caught.value.column, caught.value.source_type) == ("id", "string")
     wider = first.append_column("x", first.column(0))
-    with pytest.raises(ConversionError, match="2 columns and the first has 1"):
+    with pytest.raises(ConversionError, match="2 columns, but the first batch has 1"):
         list(iter_parts([*first.to_batches(), *wider.to_batches()]))

@@ -250,7 +250,7 @@ def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
         ("DROP FUNCTION f", "DROP FUNCTION"),
         ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
         ("SHOW GRANTS", "SHOW GRANTS"),
-        ("ALTER TABLE t CHANGE COLUMN a b bigint", "CHANGE COLUMN to another name"),
+        ("ALTER TABLE t CHANGE COLUMN a b bigint", "renaming a column with CHANGE COLUMN"),
         ("ALTER TABLE t MERGE SMALLFILES", "MERGE SMALLFILES in ALTER TABLE"),
         ("FROM t INSERT INTO u SELECT a", "INSERT after FROM"),
         ("SELECT some_udf(1)", "function some_udf"),

@@ -307,7 +307,7 @@ def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
 
 @pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
 def test_a_cast_that_would_cut_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
-    with pytest.raises(ServiceError, match="does not cut text"):
+    with pytest.raises(ServiceError, match="does not truncate text"):
         peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
 
 

@@ -92,7 +92,9 @@ def test_errors_become_text_and_the_other_rows_are_whole(
     unknown = f"NotFoundError: the service does not know the blob reference {UNKNOWN!r}"
     assert texts[3].startswith(unknown)
     assert "request id" in texts[3]
-    assert texts[4].startswith("ConversionError: the function's values for 'size' do not fit")
+    assert texts[4].startswith(
+        "ConversionError: the values returned by the function for 'size' do not fit"
+    )
     assert "file 'misfit.txt'" in texts[4]
 
 

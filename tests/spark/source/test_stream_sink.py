@@ -284,7 +284,7 @@ def test_a_checkpoint_that_is_not_here_is_an_error(query: Query) -> None:
 
 def test_a_checkpoint_of_another_table_is_refused(query: Query, table: Table) -> None:
     query.log.note(0, Intent(table="demo.other", session="s", streams=(("0", 1),)))
-    with pytest.raises(ConfigError, match="belongs to a stream into demo"):
+    with pytest.raises(ConfigError, match="belongs to a stream that writes to demo"):
         query.commit(query.write([1]), 0)
 
 

@@ -156,7 +156,7 @@ def test_too_many_streams_are_never_committed(
     monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
-        with pytest.raises(ArgumentError, match=r"3 tasks wrote into .* limited to 2 streams"):
+        with pytest.raises(ArgumentError, match=r"3 tasks wrote to .* limited to 2 streams"):
             odps_nb.spark.write(_days(spark, 300, 20), odps, by_day)
     finally:
         spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")

@@ -168,7 +168,7 @@ def _check(op: str, values: Sequence[Any], timezone: str | None) -> None:
     if op == "range":
         low, high = values
         if low is None and high is None:
-            raise ArgumentError("the range has no end; enter the lower end, the upper end or both")
+            raise ArgumentError("the range has no bounds; enter a lower end, an upper end or both")
         if None not in values and _is_less(high, low):
             ends = [shown_value(one, timezone) for one in values]
             raise ArgumentError(f"{ends[0]} is greater than {ends[1]}; swap the two values")

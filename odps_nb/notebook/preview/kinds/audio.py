@@ -168,7 +168,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     place = place_of_index(excerpt) if format.mime == _M4A.mime else None
     if place is not None:
         shown = ("its index is at the end",)
-        note = f"duration unknown: the index comes only after {format_bytes(place)}"
+        note = f"duration unknown: the index begins after the first {format_bytes(place)}"
     return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 

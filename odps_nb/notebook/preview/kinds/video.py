@@ -94,7 +94,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     place = place_of_index(excerpt) if format.mime in _BOXED else None
     if place is not None:
-        note = f"no frame: the index comes only after {format_bytes(place)}"
+        note = f"no frame: the index begins after the first {format_bytes(place)}"
         return placeholder("its index is at the end", size, note=note)
     playable = excerpt.whole and format.mime in _PLAYED
     poster = note = ""

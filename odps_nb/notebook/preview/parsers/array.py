@@ -76,7 +76,7 @@ def _first_rows(
         )
         return [[str(value) for value in values]]
     if fortran:
-        raise UnshowableError("Fortran order: the first rows are spread over the file")
+        raise UnshowableError("Fortran order: the first rows are spread across the file")
     width = shape[-1]
     # the first rows of the first plane are at the start, for any number of dimensions
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)
