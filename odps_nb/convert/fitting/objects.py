@@ -160,7 +160,7 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
         )
     elif isinstance(value, str):
         reason = "it is not valid Unicode"
-        cure = "remove its surrogates, e.g. with errors='replace'"
+        cure = "remove surrogates: text.encode(errors='replace').decode()"
     else:
         reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
         cure = "convert it to a number, text, a date or another plain value"

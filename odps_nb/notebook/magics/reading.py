@@ -280,7 +280,7 @@ def _finish(
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        refuse(args, *_dtypes(args), why=f"they only apply to pandas results, not to -t {kind}")
+        refuse(args, *_dtypes(args), why=f"only pandas results can have it, not -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
         # Each action on the DataFrame shows its own progress, unless quiet disables progress.

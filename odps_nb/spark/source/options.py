@@ -151,7 +151,7 @@ class ReadSettings:
             raise ConfigError(
                 "limit and where cannot be combined in format odps",
                 option="limit",
-                hint="omit the option limit, and call .limit(n) after load()",
+                hint="omit this option, and call .limit(n) after load()",
             )
         names = (name.strip() for name in given.get("columns", "").split(","))
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
