@@ -67,7 +67,7 @@ class PayloadStream(ByteReader):
             return self._window[at:stop]
         missing = stop - at
         if not 0 <= missing <= _DIRECT:
-            return read_into_new(self.read_some_into, missing if missing > 0 else 1 << 62)
+            return read_into_new(self._read_into, missing if missing > 0 else 1 << 62)
         parts = [self.read1(missing)]
         while parts[-1] and (missing := missing - len(parts[-1])):
             parts.append(self.read1(missing))
@@ -86,13 +86,13 @@ class PayloadStream(ByteReader):
         """Fill ``buffer``, or stop at the end; return the number of bytes read."""
         target = memoryview(buffer).cast("B")
         done = 0
-        while count := self.read_some_into(target[done:]):
+        while count := self._read_into(target[done:]):
             done += count
             if done == len(target):
                 break
         return done
 
-    def read_some_into(self, target: memoryview) -> int:
+    def _read_into(self, target: memoryview) -> int:
         """Write available bytes into ``target``; return their number, 0 only at the end."""
         count: int = self._guarded(self._some_into, target)
         return count

@@ -28,6 +28,8 @@ START = 300.0
 SETTINGS = {
     # otherwise the page does not contain cells outside of the window
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
+    # a test that saves while JupyterLab saves would be asked whether to overwrite the file
+    "@jupyterlab/docmanager-extension/plugin": {"autosave": False},
     "@jupyterlab/apputils-extension/notification": {
         "fetchNews": "false",
         "checkForUpdates": False,
