@@ -132,7 +132,7 @@ def check_overwrite(
 ) -> bool:
     """Return whether a write replaces rows; raise if it could replace more than intended.
 
-    ``takes_all``: whether the writer knows which partitions received rows.
+    ``takes_all``: whether ``overwrite="all"`` is allowed.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":

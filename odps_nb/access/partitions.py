@@ -224,7 +224,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
-    """Return a listed partition with its details; unchanged if no request can contain its name."""
+    """Return a partition with its details, or unchanged if a request cannot contain its name."""
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:

@@ -290,7 +290,7 @@ class RowForms(ABC):
         """Export the rows through the Arrow C stream interface, reading on demand.
 
         The first batch is read immediately if the type of a column depends on it (VARIANT, unknown
-        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits keeps its full width.
+        types, TIMESTAMPs without a unit). A DECIMAL of more than 38 digits is a decimal256.
         DuckDB can read such a column only from `Scan.dataset`.
         """
         import pyarrow as pa

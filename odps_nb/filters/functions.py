@@ -1,7 +1,7 @@
 """Converts casts and calls that MaxCompute and Arrow define identically; rejects all others.
 
-For example, ``upper`` and ``lower`` are rejected because the two treat non-ASCII letters
-differently. Regular expressions are also rejected.
+For example, ``upper`` and ``lower`` are rejected because MaxCompute and Arrow treat non-ASCII
+letters differently. Regular expressions are also rejected.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from odps_nb.wire.type_text import (
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
-# A type can also be sent as a name instead of a code; precision, scale and length do not change.
+# A type can also be sent as a name instead of a code, with the same other members.
 _CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 

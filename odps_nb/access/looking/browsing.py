@@ -163,8 +163,8 @@ class _ScanRows:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
         Each batch is yielded with its position, which a later call on this source may pass as
-        ``begin``. Consecutive batches may share the position of the first one. With a limit, the
-        position of all batches is the first row.
+        ``begin``. Consecutive batches may share the position of the first one. With a limit, each
+        batch has the position of the first row.
         """
         if self._chosen is None or self._chosen[0] != where:
             scan = self._scan

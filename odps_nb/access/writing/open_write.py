@@ -75,8 +75,8 @@ class OpenWrite:
     """A write session; created by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed. A resumed
-    session stays open; without an error, its streams are closed. Several threads may write, each to
-    a separate stream.
+    session stays open; its streams are closed unless an error occurred. Several threads may write,
+    each to a separate stream.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class SessionKeeper:
     def keep(self, cancel: CancelToken | None) -> None:
         """Refresh the session if a refresh is due.
 
-        A failed refresh is logged and repeated later. Reads of an expired session raise an error.
+        A failed refresh is logged and retried later. Reads of an expired session raise an error.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:

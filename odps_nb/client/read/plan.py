@@ -106,8 +106,8 @@ class ReadSession:
       With a ``limit``, the splits may have more rows. ``estimated_size`` is in bytes.
     - ``expires_at`` is in seconds since the epoch. ``latest_version`` is 0 if unknown.
     - ``filter`` needs the ``hidden`` columns, which are not returned.
-    - ``selects``: whether columns were selected. ``columns``: those to select from the stream.
-    - ``tells_changes``: whether the last data column names each row's kind of change.
+    - ``selects``: whether columns were selected. ``columns``: the columns to keep from the stream.
+    - ``tells_changes``: whether the last data column contains each row's kind of change.
     """
 
     table: TableName

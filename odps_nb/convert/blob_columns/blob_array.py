@@ -1,8 +1,8 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
 Values are the references as text, or ``None`` for nulls. Unlike plain text, they are displayed with
-type, size and name if these are known without a request. A write copies the blobs, and
-``series.odps`` provides more methods (`odps_nb.convert.blob_columns.blob_series`).
+type, size and name if these are known without a request. Writing such a column copies
+its blobs. ``series.odps`` provides more methods (`odps_nb.convert.blob_columns.blob_series`).
 
 Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes this name into Parquet
 files, and DuckDB rejects unknown names.

@@ -37,7 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """The content of a stream; ``predicate`` keeps or skips blocks of ``block_rows`` rows."""
+    """What a stream reads; ``predicate`` is evaluated for each block of ``block_rows`` rows."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]

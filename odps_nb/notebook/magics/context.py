@@ -112,7 +112,7 @@ class Context:
             self.show_text(f"job: {job_page(storage, console, instance_id)}")
 
     def tables_of(self, variable: str) -> Sequence[str] | None:
-        """Return the table names of the connection in a variable; ``None`` if there is none."""
+        """Return the table names of a variable's connection; ``None`` if it has no connection."""
         from odps_nb.access.connection import Connection
 
         value = self.shell.user_ns.get(variable)

@@ -195,7 +195,7 @@ def _held(record: BlobRecord | OdpsNbError) -> int:
 def _fetch(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Yield the blob of each distinct reference, in order, or the error of its fetch."""
+    """Yield, in order, the blob of each distinct reference, or the error from fetching it."""
     from odps_nb.client.blob.many import iter_blobs_or_errors
     from odps_nb.client.blob.response import MAX_BLOB
 

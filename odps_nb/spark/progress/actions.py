@@ -112,7 +112,7 @@ class _Operation:
             self._remove(self._tag)
 
     def stop(self) -> None:
-        """Interrupt running jobs and those started until `tagged` exits; does not block."""
+        """Interrupt the running jobs and any that start before `tagged` exits; does not block."""
         threading.Thread(target=self._stop, name="odps-nb-interrupt", daemon=True).start()
 
     def _stop(self) -> None:

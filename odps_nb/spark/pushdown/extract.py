@@ -126,7 +126,7 @@ def _conjuncts(tree: Any) -> list[Any]:
 
 
 class _Extractor:
-    """Extracts the conditions on one relation from the tree of its select."""
+    """Extracts the conditions on one relation from the tree of the SELECT that reads it."""
 
     def __init__(self, query: ParsedQuery, clause: FromClause) -> None:
         from sqlglot import exp

@@ -16,7 +16,7 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Clauses through which a condition can be pushed, and clauses that do not affect WHERE.
+# Clauses of an outer SELECT through which a condition can be pushed, or that do not affect WHERE.
 _OPEN_PARTS = frozenset(
     {
         *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),

@@ -262,7 +262,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for a group without a bar; it does not rely on how NaN is sorted."""
+    """Return the condition for rows without a bar, independent of how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}
