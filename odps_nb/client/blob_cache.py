@@ -167,7 +167,7 @@ class BlobCache:
         if os.name == "nt":  # user folders are private on Windows
             return True
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not own or not stat.S_ISDIR(found.st_mode):  # a link may lead anywhere
+        if not own or not stat.S_ISDIR(found.st_mode):  # reject links, which may lead anywhere
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
             why = "it is a link, or another user owns it or can write to it"
             _log.log(level, "no blobs are cached in %s: %s", self.folder, why)

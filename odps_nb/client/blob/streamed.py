@@ -128,7 +128,7 @@ class StreamedBlob(PieceFile):
 class ReferenceRanges:
     """Divides references into ranges, one per request, sized by the mean blob size so far.
 
-    The first ranges are short. Each range has two or more items, or is the only range.
+    The first ranges are short. Each range has at least two items unless it is the only one.
 
     Examples
     --------
