@@ -205,7 +205,7 @@ class Table(ForEngines):
         params
             Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
-            One or more partitions. Each is a spec of all partition levels or of the first ones
+            One or more partitions. Each is a spec of all levels or of the first ones
             (``"ds=2024-01-01"``), a range (``"ds>=2024-01-01,ds<2024-02-01"`` or
             ``{"ds >=": day}``), or ``"latest"`` (the largest first-level value that has rows).
             Values are compared by the column's type. This call resolves ranges and ``"latest"``
@@ -243,9 +243,8 @@ class Table(ForEngines):
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since`` as for that session, because it may lack other
-            rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass its
+            ``columns``, ``where`` and ``since``, because the session may lack other rows.
 
         Raises
         ------
@@ -393,13 +392,12 @@ class Table(ForEngines):
         ----------
         column
             The BLOB column, or a path such as ``pages.element.image``. Optional if the table has
-            only one of these.
+            only one BLOB column or path.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
             Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``.
-            ``limit`` counts only kept blobs. If it uses the size, type or name, one request per
-            blob is sent.
+            ``limit`` counts only kept blobs. Using a size, type or name takes one request per blob.
         where, params, partitions, progress
             As for `read`.
 
@@ -455,12 +453,11 @@ class Table(ForEngines):
             come from the data. In an auto-partitioned table, they are computed (``trunc_time`` of a
             column, in UTC).
         overwrite
-            ``True``: replace the rows of an unpartitioned table, or of the partition if
-            ``partition`` names all levels. ``"partitions"``: replace each partition that receives
-            rows and keep the others. ``"all"``: replace all partitions (those under ``partition``
-            if it is a partial spec). Partitions without new rows are dropped after the commit, with
-            one statement each. If a statement fails, the remaining partitions are kept, and the
-            error says so.
+            ``True``: replace the rows of an unpartitioned table, or of a partition named in full.
+            ``"partitions"``: replace each partition that receives rows and keep the others.
+            ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
+            Partitions without new rows are dropped after the commit, with one statement each. If a
+            statement fails, the remaining partitions are kept, and the error says so.
         workers
             Number of streams to write concurrently. Default: depends on the data size.
         compression
@@ -667,8 +664,7 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            The session to join, opened by another process: its ``handle``, or its id with
-            ``partition``.
+            The session to join: its ``handle`` in the other process, or its id with ``partition``.
 
         Returns
         -------

@@ -75,8 +75,8 @@ class BlobCache:
     service
         Address of the service, and the project in which the references are valid.
     limit
-        Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this, or
-        if less than 1 GiB of disk space would be left.
+        Maximum bytes in all files. A blob is not cached if it is larger than a quarter of this
+        limit, or if less than 1 GiB of disk space would be left.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:

@@ -103,7 +103,7 @@ class TableDataset(UnionDataset):
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
         self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
-        # The file name is a message: Arrow's C++ code shows it in the error if it opens the file.
+        # The file name is a message, which Arrow's C++ code shows if it opens the file.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
         piece = form.make_fragment(f"/{_NO_FILES}", filesystem=nowhere)
         super().__init__(arrow, [ds.FileSystemDataset([piece], arrow, form, nowhere)])

@@ -169,7 +169,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return a source for the state's or a new session; raise if the rows have changed."""
+        """Return a source for the state's session or a new one; raise if the rows changed."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id

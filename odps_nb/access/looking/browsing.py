@@ -199,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` reads; `stop` cancels the read."""
+        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)

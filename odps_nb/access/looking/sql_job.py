@@ -17,7 +17,7 @@ JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.li
 
 
 class SqlJob:
-    """A SQL job over the ``relation`` of some rows; the job can be stopped."""
+    """A SQL job over the ``relation`` of a row source; the job can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None

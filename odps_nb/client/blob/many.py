@@ -37,8 +37,8 @@ def iter_blobs(
     """Iterate over one record per reference, in order, even for empty blobs.
 
     Leaving the iterator early closes its connections and joins its threads. At most ``max_bytes``
-    of blobs wait for the consumer; a blob of more than ``max_blob`` bytes raises an error. A single
-    reference is fetched without metadata.
+    bytes are buffered for the consumer; a blob of more than ``max_blob`` bytes raises an error. A
+    single reference is fetched without metadata.
     """
     wanted = list(references)
     fetch = partial(_fetch, storage, wanted, compression, max_blob, len(wanted) > 1, tracker)

@@ -108,7 +108,7 @@ def fan_out(
         Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With 1, all jobs
         run in the caller's thread.
     max_bytes
-        Maximum bytes of finished items that wait for the consumer.
+        Maximum total bytes of the items to buffer for the consumer.
     total_bytes
         Total bytes that the consumer will need; no more than this is read ahead.
     ordered
