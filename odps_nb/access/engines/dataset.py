@@ -110,7 +110,7 @@ class TableDataset(UnionDataset):
 
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
-        """Return ``other`` as an instance of this class; a ``filter`` replaces the existing one."""
+        """Return ``other`` as an instance of this class, with its own filter or ``filter``."""
         return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------

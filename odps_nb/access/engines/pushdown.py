@@ -54,7 +54,7 @@ def plan_query(
     """Return the plan of one query; ``None`` if no partition can match.
 
     ``base`` is the plan of the dataset; ``columns`` includes the filter's columns.
-    ``list_partitions`` is called once, and only if the filter uses partition columns.
+    ``list_partitions`` is called only if the filter uses partition columns, and then once.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)

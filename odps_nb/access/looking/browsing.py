@@ -111,7 +111,7 @@ class _ScanRows:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows, which the access key has no permission to read."""
+        """Whether there may be more rows that the access key has no permission to read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:

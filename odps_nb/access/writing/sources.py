@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write; each item of ``lanes`` is sent by a parallel write stream."""
+    """The rows of a write; each item of ``lanes`` is sent in a separate write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
