@@ -392,7 +392,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs for previews and cache size, type and name; see `BlobColumn._glances`."""
+    """Iterate over blobs for previews, and cache their heads; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:

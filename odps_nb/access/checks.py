@@ -161,7 +161,7 @@ def check_overwrite(
 
 
 def _check_spelling(value: str | None, column: Column) -> None:
-    """Reject spellings such as ``03`` for 3, which some readers treat as a different partition."""
+    """Reject spellings such as ``03`` for 3, which some readers treat as another partition."""
     if value is None:
         return
     code, good = column.type.code, True

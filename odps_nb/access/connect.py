@@ -54,8 +54,8 @@ def connect(
         Settings that override those of the source; see `odps_nb.Profile`.
     credentials
         Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
-        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. A function that
-        returns the keys as a mapping is also accepted, and called again before the keys expire.
+        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`. Alternatively, a
+        function that returns the keys as a mapping; it is called again before the keys expire.
         These credentials replace those of ``source``.
     timezone
         Time zone, e.g. ``"Asia/Shanghai"``, for DATETIME, TIMESTAMP and naive times. Default: UTC.

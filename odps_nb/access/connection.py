@@ -163,9 +163,9 @@ class Connection:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such string per column, a dict of names and types, an Arrow or Spark schema, or a
-            `TableSchema`. Alternatively, data as for `Table.write`. Its columns define the table
-            (see ``docs/types-and-times.md``), and its rows are written in one commit, so do not
-            write them again. If the write fails, the table is dropped.
+            `TableSchema`. Alternatively, data as for `Table.write`. The data's columns define the
+            table (see ``docs/types-and-times.md``), and the rows are written in one commit, so do
+            not write them again. If the write fails, the table is dropped.
         partitioned_by
             ``"ds string"``, a column name, or a list of both: ``["ds string", "region"]``.
             ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
@@ -176,10 +176,10 @@ class Connection:
             Table properties such as ``{"acid.cdc.mode.enable": True}``. Properties required by a
             BLOB column or a primary key are set automatically.
         lifecycle
-            Days after which the service drops data that has not changed.
+            Number of days after which the service drops unchanged data.
         cluster_by, buckets
             Columns to cluster rows by, and the number of buckets. With a primary key, pass only
-            ``buckets``: the number of write buckets.
+            ``buckets``, which is then the number of write buckets.
         if_not_exists
             Leave an existing table unchanged. Cannot be combined with data: use ``create`` of
             `Table.write` instead.
@@ -303,7 +303,7 @@ class Connection:
         return column_of_values(self, references, limit)
 
     def _frame_blobs(self) -> FrameBlobs:
-        """Return the fetcher that ``series.odps`` uses for a column without a connection."""
+        """Return the `FrameBlobs` that ``series.odps`` uses for a column without a connection."""
         from odps_nb.access.blobs.frames import FrameBlobs
 
         return FrameBlobs(self)
@@ -351,7 +351,7 @@ class Connection:
             The query failed; the message comes from the service.
         ArgumentError
             ``params`` lacks a value, a value has no SQL literal, a null follows ``not in``, or the
-            value of a ``{name}`` is not a valid name.
+            value for a ``{name}`` is not a valid name.
 
         Examples
         --------

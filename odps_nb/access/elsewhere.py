@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials. ``root``: the folder with an embedded service's keys."""
+    """Settings without credentials. ``root``: the folder that stores an embedded service's keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]

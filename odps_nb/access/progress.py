@@ -45,7 +45,7 @@ def default_listener(*, on_cancel: Callable[[], None] | None = None) -> Progress
 
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    """Call a function after each cell of a notebook, with the error that ended the cell.
+    """Call a function after each notebook cell, passing the cell's error or ``None``.
 
     Returns a function that unregisters it.
     """

@@ -45,7 +45,7 @@ class Query:
 
     @contextmanager
     def _watched(self, *, ends: bool = True, cancels: bool = False) -> Iterator[None]:
-        """Record how the statement ends in this block; with ``ends=False``, record only a failure.
+        """Record the outcome of the block; with ``ends=False``, do not record a success.
 
         With ``cancels``, an interrupt or time-out is recorded as ``cancelled``.
         """

@@ -90,7 +90,7 @@ class RowForms(ABC):
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
-        """Whether a time outside the nanosecond range would still change the TIMESTAMP unit."""
+        """Whether the TIMESTAMP unit may still change if a time does not fit into nanoseconds."""
 
     def batches(
         self,
@@ -131,8 +131,8 @@ class RowForms(ABC):
     ) -> Generator[B, None, None]:
         """Iterate over ``begin()``; call it again if a time requires microseconds.
 
-        The second call is possible only before the first item. The warning is issued with the first
-        item of the second call: if that call fails, nothing was read in microseconds.
+        The second call is possible only before the first item. The warning is issued only when the
+        second call has returned its first item, because the call may still fail before that.
         """
         given, fall_back = False, self._fall_back(tracker, token)
         try:

@@ -157,8 +157,8 @@ class Scan(RowForms, ForEngines):
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results as Arrow types; the first use opens the session (one request).
 
-        A column whose type odps_nb does not know is ``null`` here; the rows have the type that the
-        service sends, such as ``binary``.
+        A column whose type odps_nb does not know is ``null`` here; in the rows, it has the type
+        that the service sends, such as ``binary``.
         """
         schema = self._shown_columns()
         unit = "us" if self._opened().timestamp_unit is TimeUnit.MICRO else "ns"
@@ -298,8 +298,8 @@ class Scan(RowForms, ForEngines):
         """Open a session in microseconds and return the warning, or raise the given error.
 
         A session has a single unit, so this opens a new session, whose snapshot may be newer. If
-        ``fresh`` is false, the caller may have used the old session, so both must report the same
-        counts.
+        ``fresh`` is false, the caller may have used the old session, so the new one must report the
+        same version and counts.
         """
         with self._lock:
             if self._fell_back:  # another thread has switched already

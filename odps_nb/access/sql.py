@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service and its rows; created by ``odps.sql(…)``.
 
-    Rows are read over the Storage API, any number of times until the service deletes the result. A
-    statement without rows (``create``, ``insert``) has an empty schema. In a project with data
-    protection, an access key may read only the first 10,000 rows of a result. Reading a larger
+    Rows are read over the Storage API. They can be read repeatedly until the service deletes the
+    result. A statement without rows (``create``, ``insert``) has an empty schema. In a project with
+    data protection, an access key may read only the first 10,000 rows of a result. Reading a larger
     result raises an `AccessDeniedError`; `first` returns the permitted rows.
 
     Examples

@@ -235,16 +235,16 @@ class Table(ForEngines):
         since, until
             Read only changes after ``since`` and up to ``until``. Each is a version (pass
             `Scan.latest_version` as ``since`` of the next read), or a time in the project's time
-            zone, as a naive datetime or text. With a primary key, the read returns the last state
-            of each row added or updated, without deleted rows.
+            zone, as a naive datetime or text. If the table has a primary key, the read returns the
+            latest state of each added or updated row and omits deleted rows.
         changes
             Return every change to a table with a primary key, and append a column ``_change``:
             ``insert``, ``delete`` (the old row), ``update_before`` or ``update_after``. The service
             reports neither the version of a change nor the order of changes to different keys. To
             process versions in order, read each one: ``since=v, until=v + 1``.
         session_id
-            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass the same
-            ``columns``, ``where`` and ``since``, because the session may omit other rows.
+            Read the snapshot of a session opened elsewhere (`Scan.session_id`). Pass its
+            ``columns``, ``where`` and ``since``, because the session may lack other rows.
 
         Raises
         ------
@@ -384,7 +384,7 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles to a column's blobs; the blobs' bytes are fetched on use.
+        """Return handles to a column's blobs; a blob's bytes are fetched when they are used.
 
         The first three number, date, boolean or string columns are also read, for the captions.
 
@@ -392,12 +392,12 @@ class Table(ForEngines):
         ----------
         column
             The BLOB column, or a path such as ``pages.element.image``. Optional if the table has
-            only one BLOB.
+            only one BLOB column or path.
         limit
             Maximum number of blobs, not counting nulls. Default: all.
         keep
             Function that returns whether to keep a blob, e.g. ``lambda blob: blob.size > 1000``.
-            ``limit`` counts only kept blobs. Using size, type or name takes one request per blob.
+            ``limit`` counts only kept blobs. Using a size, type or name takes one request per blob.
         where, params, partitions, progress
             As for `read`.
 
@@ -453,7 +453,7 @@ class Table(ForEngines):
             come from the data. In an auto-partitioned table, they are computed (``trunc_time`` of a
             column, in UTC).
         overwrite
-            ``True``: replace the rows of an unpartitioned table, or of the complete ``partition``.
+            ``True``: replace the rows of an unpartitioned table, or of a partition named in full.
             ``"partitions"``: replace each partition that receives rows and keep the others.
             ``"all"``: replace all partitions (those under ``partition`` if it is a partial spec).
             Partitions without new rows are dropped after the commit, with one statement each. If a
@@ -467,8 +467,8 @@ class Table(ForEngines):
             ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numeric type. A value that
             the format cannot store raises an error before anything is sent.
         decimals
-            Handling of values with more decimal places than their DECIMAL column: ``"exact"``
-            raises an error, ``"round"`` rounds half away from zero.
+            Handling of values with more decimal places than their DECIMAL column allows:
+            ``"exact"`` raises an error, ``"round"`` rounds half away from zero.
         text
             ``"exact"``: accept text only for text and binary columns. ``"parse"``: parse text for
             numeric, time and boolean columns as well (``12.5``, ``2024-01-31 10:00:00``, ``true``).
@@ -562,10 +562,10 @@ class Table(ForEngines):
             ``False``: raise if the table does not exist.
         resume
             Keep the write session open if the call ends early because of an error, an interrupt or
-            a dead kernel. Repeating the call on this machine then sends only files that changed or
-            had not arrived (in groups of 64 MiB or 256 files), and commits all files once. If the
-            session has expired, the call reports this and sends all files again. A table that the
-            call created is kept.
+            a dead kernel. Repeating the call on this machine then sends only the groups of files
+            (64 MiB or 256 files each) that changed or had not arrived, and commits all files once.
+            If the session has expired, the call reports this and sends all files again. A table
+            that the call created is kept.
 
         Raises
         ------
@@ -626,8 +626,8 @@ class Table(ForEngines):
     ) -> Uploader:
         """Return a file picker for a notebook that writes the chosen files as rows.
 
-        The browser uploads the files in pieces of 1 MiB to a temporary folder of the kernel while
-        no cell runs; then all files are written in one commit. After an error no rows are written.
+        While no cell runs, the browser uploads the files in pieces of 1 MiB to a temporary folder
+        of the kernel; then all files are written in one commit. After an error no rows are written.
 
         Parameters
         ----------
@@ -664,7 +664,7 @@ class Table(ForEngines):
         partition, overwrite, compression, decimals, text
             As for `write`, except that ``overwrite="all"`` is not available.
         session_id
-            The session of another process to join: its ``handle``, or its id with ``partition``.
+            The session to join: its ``handle`` in the other process, or its id with ``partition``.
 
         Returns
         -------
@@ -773,8 +773,9 @@ class Table(ForEngines):
         ----------
         data
             As for `write`. Only the key columns and the partition columns not in ``partition`` are
-            used. Rows without column names, such as tuples, have only these columns, in this order.
-            If the key has one column, a list, an array or a Series of its values is also accepted.
+            used. Rows without column names, such as tuples, must have only these columns, in this
+            order. If the key has one column, a list, an array or a Series of key values is also
+            accepted.
         partition, index, compression, text, progress
             As for `write`.
 

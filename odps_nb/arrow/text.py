@@ -81,8 +81,8 @@ def fit_text(
 
     Invalid bytes that belong to no row (in a null slot, or outside all lists) never cause an error.
 
-    ``types``: type of each column, from `text_types`. ``place``: returns, for errors, the
-    description and number of the row at an index. ``unprotected``: whether changes to the bytes in
+    ``types``: type of each column, from `text_types`. ``place``: maps a row's index in the batch to
+    a description and a row number for errors. ``unprotected``: whether changes to the bytes in
     transit would go undetected.
     """
     arrays = batch.columns

@@ -156,7 +156,7 @@ def suggest_partitions(
     specs: Sequence[PartitionSpec],
     error: NotFoundError,
 ) -> None:
-    """List the partitions; add those nearest to the missing one to the error's hint."""
+    """List the partitions, and name those nearest to the missing partition in the error's hint."""
     if error.code != "NoSuchPartition":
         return
     found = iter_partitions(storage, table)
@@ -173,7 +173,7 @@ def suggest_partitions(
 
 
 def _nearest(missing: PartitionSpec, known: Sequence[PartitionSpec]) -> list[str]:
-    """Return the partition that differs only by leading zeros, or those just before and after."""
+    """Return the partition that differs only in leading zeros, or the nearest partitions."""
     keys = [key for key, _ in missing]
     same_level = ({key: dict(one).get(key, "") for key in keys} for one in known)
     names = {",".join(f"{key}={value}" for key, value in one.items()) for one in same_level}

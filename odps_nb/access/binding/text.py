@@ -50,10 +50,10 @@ def bind(
     A list may be bound after ``in``, with or without parentheses around its name: ``in :names``,
     ``in (:names)``, ``not in (:names, 'other')``.
 
-    The error message for an unknown name contains ``source``. A time with a zone is written as
-    local time in ``timezone``, the target's time zone. Without ``timezone``, such a time is written
-    as a UTC instant for ``where=`` and Spark, and raises an error for SQL, which has no such
-    literal.
+    ``source``: words before the name in the error for an unknown name. A time with a zone is
+    written as local time in ``timezone``, the target's time zone. Without ``timezone``, it is
+    written as a UTC instant for ``where=`` and Spark; SQL has no literal for an instant, so an
+    error is raised.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -168,7 +168,7 @@ class _Place:
         return written[1:-1] if is_inside else written
 
     def _list_before(self, rest: str) -> tuple[str, bool]:
-        """Return the ``in`` or ``not in`` before a placeholder, and whether ``(`` comes next."""
+        """Return the ``in`` or ``not in`` before a list, and whether the list is in parentheses."""
         if self.last in _IN:
             return self.last, False
         inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""

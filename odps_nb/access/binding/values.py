@@ -51,7 +51,7 @@ PlainValue = (
 
 
 def plain(value: object) -> PlainValue:
-    """Convert a value to a plain value; an array, index, Series or list becomes a list of them.
+    """Convert a value to a plain value, or an array, index, Series or list to a list of them.
 
     ``None``, NaT, ``pandas.NA`` and Arrow nulls become ``None``, as do missing values in a Series
     of any dtype but float. A float NaN stays a float.
@@ -193,12 +193,12 @@ def _of_polars(value: object) -> object:
     polars = sys.modules.get("polars")
     if polars is None or not isinstance(value, polars.Series):
         return _UNKNOWN
-    # Only the Arrow conversion keeps nanoseconds, and only polars itself reads Object columns.
+    # Only the Arrow conversion keeps nanoseconds, but it does not support Object columns.
     return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
 
 
 def _of_others(value: object) -> object:
-    """Convert other columns through the Arrow C stream, and tensors with ``tolist``."""
+    """Convert other libraries' columns through the Arrow C stream, and tensors with ``tolist``."""
     if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         import pyarrow as pa
 

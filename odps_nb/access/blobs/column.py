@@ -140,7 +140,7 @@ class BlobColumn(Sequence[Blob]):
         r"""Iterate over each distinct blob as a readable file, in bounded memory.
 
         Each item is a binary file (``read``, ``readinto``; no seeking) with ``size``,
-        ``mime_type``, ``file_name``, ``reference`` and ``positions`` (those of the blob in the
+        ``mime_type``, ``file_name``, ``reference`` and ``positions`` (where the blob occurs in the
         column). Advancing the iterator verifies the unread bytes of the current file and closes the
         file. The following blobs are fetched in advance. Parameters and errors are as for `fetch`.
 

@@ -109,7 +109,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return each blob's head, ``None`` for a null; cancel the requests after ``seconds``."""
+        """Return each blob's head, or ``None`` for a null; cancel the fetch after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
@@ -140,7 +140,7 @@ class FrameBlobs:
     def save(
         self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
     ) -> list[Path | None]:
-        """Save the blobs and return their paths, ``None`` for a null. See `BlobColumn.save`."""
+        """Save the blobs and return the paths, with ``None`` for a null. See `BlobColumn.save`."""
         given = dict(options)
         fetch = self._options(given.pop("compression", None), given.pop("progress", None))
         return save_blobs(fetch, References(references), folder, **given)
@@ -302,7 +302,7 @@ def gather_blobs(
     found: list[tuple[Blob, str]] = []
     summary = ""
     if limit != 0:
-        # With a limit, read one split at a time: the first rows usually contain enough blobs.
+        # With a limit, read one split at a time, as the first rows usually contain enough blobs.
         workers = None if limit is None else 1
         scan = read([path[0], *beside])._replacing()
         with closing(_references(scan, path, beside, workers)) as references:
@@ -325,7 +325,7 @@ def gather_blobs(
 
 
 def _summary(limit: int, rest: Iterator[object], rows: int | None, *, searched: bool) -> str:
-    """Return text such as ``first 24 of 47 blobs``; empty if these are all blobs."""
+    """Return text such as ``first 24 of 47 blobs``; empty if there are no more blobs."""
     first = f"first {count_of(limit, 'blob')}"
     if searched:  # counting the remaining matches could take a long time
         return first

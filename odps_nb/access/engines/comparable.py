@@ -9,7 +9,7 @@ from decimal import Decimal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 from odps_nb.type_facts import TYPE_FACTS
 
-MAX_PARTITIONS = 1000  # limited because a request lists every partition
+MAX_PARTITIONS = 1000  # limited because a request names every partition
 
 Value = bool | int | float | str | datetime.date | Decimal
 
@@ -32,8 +32,8 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     """Whether Spark and the service always evaluate ``column sign value`` to the same result.
 
-    False for floats (NaN), CHAR and VARCHAR (padding), times (zones, precision), and literals that
-    Spark or the service would have to cast.
+    False for floats (because of NaN), CHAR and VARCHAR (padding), times (time zone and precision),
+    and literals that Spark or the service would have to cast.
     """
     code = column.type.code
     if TYPE_FACTS[code].kind == "INTEGER":

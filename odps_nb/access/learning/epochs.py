@@ -1,7 +1,7 @@
 """`Epochs`: iterates over a source's samples, epoch by epoch, and saves its position.
 
-A *shard* is the part of an epoch that one worker of one rank reads. A state contains the number of
-rows that each shard has returned.
+A *shard* is the part of an epoch that one worker of one rank reads. A saved state contains the
+number of rows that each shard has returned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Epochs:
     """The samples of one rank, epoch by epoch.
 
     A pickle contains no access keys; see `RowSource`. With ``even``, all shards have the same
-    number of rows; the few leftover rows, different ones in each epoch, are dropped.
+    number of rows; the few rows left over, which differ between epochs, are dropped.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class Epochs:
         """Resume from a saved state; raise if its rows, order, workers or ranks differ.
 
         In the process that opened the connection, the state's session is reused unless it has
-        expired. In all other cases, the rows come from this object's session. ``workers`` is
-        ``None`` if unknown.
+        expired. Otherwise, the rows come from this object's session. ``workers`` is ``None`` if
+        unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:
@@ -169,7 +169,7 @@ class Epochs:
         self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
-        """Return a source for the state's session or a new one; raise if the rows have changed."""
+        """Return a source for the state's session or a new one; raise if the rows changed."""
         source = self.source
         if source.scan is not None:
             wanted = saved.session_id

@@ -53,7 +53,7 @@ class AsBatches:
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over batches; a batch may contain rows of several windows."""
+        """Iterate over batches, which may contain rows of several windows."""
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:

@@ -101,17 +101,17 @@ class _ScanRows:
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows; ``None`` if rows have no numbers and only `found` can read them."""
+        """Number of rows; ``None`` if rows have no numbers, so that only `found` can read them."""
         return self._scan.row_count
 
     @property
     def is_result(self) -> bool:
-        """Whether the rows are a stored query result; SQL over them runs the query again."""
+        """Whether the rows are a query result. If so, a SQL job over them runs the query again."""
         return False
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more rows, which the access key has no permission to read."""
+        """Whether there may be more rows that the access key has no permission to read."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
@@ -132,7 +132,7 @@ class _ScanRows:
                 yield scan._shown(batch, session)
 
     def ranges(self, where: str | None) -> tuple[int, ReadRange] | None:
-        """Return the number of stored rows, and a function that reads the matching rows of a range.
+        """Return the number of stored rows, and a function that reads the matching rows in a range.
 
         Return ``None`` if rows cannot be read by number: with both a filter and a limit, or if the
         table has no row numbers.
@@ -150,7 +150,7 @@ class _ScanRows:
         self, where: str | None = None, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Batches:
         """Read all matching rows, buffering at most ``ahead`` bytes; `stop` cancels the read."""
-        # a separate scan, so that `stop` leaves the reads of a `twin` running
+        # a separate scan, so that `stop` does not affect the reads of a `twin`
         if where is None:
             self._running = self._scan._copy(self._scan._plan, self._scan._session)
         else:
@@ -163,13 +163,13 @@ class _ScanRows:
         """Read the rows that match a condition, filtering on the client; `stop` cancels the read.
 
         Each batch is yielded with its position, which a later call on this source may pass as
-        ``begin``. Consecutive batches may share the position of the first one. With a limit, each
-        batch has the position of the first row.
+        ``begin``. Consecutive batches may share one position, which is that of the first of these
+        batches. With a limit, each batch has the position of the first row.
         """
         if self._chosen is None or self._chosen[0] != where:
             scan = self._scan
             made = Scan(self.connection, self._filtered(where)) if where else None
-            # a copy, so that `stop` leaves the reads of a `twin` running
+            # a copy, so that `stop` does not affect the reads of a `twin`
             self._chosen = where, made or scan._copy(scan._plan, scan._session)
         self._running = self._chosen[1]
         return self._placed(self._running, begin, cancel)
@@ -199,7 +199,7 @@ class _ScanRows:
             yield from scan._in_reach(placed, None, token)
 
     def selected(self, where: str | None, text: TextOptions) -> RowForms:
-        """Return a new read of the rows that `code` reads; `stop` cancels the read."""
+        """Return a new read of the rows that `code` describes; `stop` cancels the read."""
         scan = self._scan
         if where is None:
             made = scan._copy(replace(scan._plan, text=text), None)
@@ -259,7 +259,7 @@ class _ScanRows:
 
     @property
     def job_settings(self) -> dict[str, str]:
-        """The settings of SQL jobs over a `relation`."""
+        """The settings for SQL jobs over a `relation`."""
         return dict(JOB_SETTINGS)
 
     def query(self, text: str) -> pa.Table:

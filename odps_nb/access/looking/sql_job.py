@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.sql import Result
 
-# Allow full scans, which sorting needs, and an inner query with ``order by`` but no ``limit``.
+# Allow full scans, which sorting needs, and ``order by`` without ``limit`` in inner queries.
 JOB_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 
 
 class SqlJob:
-    """A SQL job over the ``relation`` of some rows; the job can be stopped."""
+    """A SQL job over the ``relation`` of a row source; the job can be stopped."""
 
     def __init__(self) -> None:
         self._result: Result | None = None
@@ -51,7 +51,7 @@ class SqlJob:
             raise CancelledError("the SQL job was cancelled")
 
     def stop(self) -> None:
-        """Cancel the job, and every later one; may be called from any thread."""
+        """Cancel the job, and make later calls of `run` fail; may be called from any thread."""
         self._stopped = True
         if self._result is not None:
             self._result.cancel()

@@ -151,7 +151,7 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns of the data, and equivalent data, as an iterator can be read only once.
+    """Return the data's columns, and data to use in its place, as iterators can be read only once.
 
     The columns of an iterator come from its first `CHUNK_ROWS` rows or its first table.
     """
@@ -192,8 +192,8 @@ def partitioned(
 ) -> TableSchema:
     """Return the schema with some columns turned into partition columns.
 
-    Keys of ``partition`` that the data lacks become STRING. ``partitioned_by`` defaults to the keys
-    of ``partition``.
+    Keys of ``partition`` that the data lacks become STRING columns. ``partitioned_by`` defaults to
+    the keys of ``partition``.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]

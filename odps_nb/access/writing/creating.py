@@ -52,7 +52,7 @@ class NewTable:
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
-        """Drop the table unless `keep` was called, and add a note about this to the error."""
+        """Drop the table unless `keep` was called; add a note on the outcome to the error."""
         if self.kept:
             if error is not None and self.committing:
                 error.add_note(f"the new table {self.name} was kept, because its commit had begun")

@@ -104,11 +104,11 @@ class OpenWrite:
 
     @property
     def handle(self) -> WriteSessionRef:
-        """The value to pass to ``Table.open_write(session_id=…)`` elsewhere; can be pickled."""
+        """The value for ``Table.open_write(session_id=…)`` in another process; can be pickled."""
         return self._session.ref
 
     def check(self) -> None:
-        """Raise unless the session is open on the service, with the partition passed here."""
+        """Raise unless the session is open on the service and has the partition passed here."""
         storage = self._table.connection._storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -181,9 +181,9 @@ class OpenWrite:
         ----------
         streams
             Receipts, or pairs of id and version, for streams of other processes. They are committed
-            together with the streams opened here. An error is raised if any of them is not closed.
-            ``None``: commit all closed streams of the session, and silently drop the rows of
-            streams that other processes have not closed.
+            together with the streams opened here. An error is raised if one of the passed streams
+            is not closed. ``None``: commit all closed streams of the session, and silently drop the
+            rows of streams that other processes have not closed.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Encodes PIL images and NumPy arrays of BLOB cells; rejects those a format cannot represent."""
+"""Encodes PIL images and NumPy arrays in BLOB cells; rejects values that a format cannot store."""
 
 from __future__ import annotations
 

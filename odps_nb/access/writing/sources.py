@@ -47,8 +47,8 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` also applies to the other values in nested types with blobs. ``flag`` names a
-    column that the data must have but the table does not have.
+    ``conversions`` also applies to the non-BLOB values in nested types that contain blobs. ``flag``
+    names a column that the data must have but the table does not have.
     """
 
     table: TableName
@@ -110,7 +110,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write; each item of ``lanes`` is sent by a parallel write stream."""
+    """The rows of a write; each item of ``lanes`` is sent in a separate write stream."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
@@ -189,7 +189,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
-    """Return the columns that are also fixed by the partition; raise if their values differ."""
+    """Return the data's columns that the partition also fixes; raise if the values differ."""
     fixed = {key.casefold(): (key, value) for key, value in target.fixed}
     repeated = [name for name in table.schema.names if name.casefold() in fixed]
     for name in repeated:
@@ -267,7 +267,7 @@ def _arrow_cells(
 
 
 def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
-    """Check cells, including the other values in nested types with blobs, and return them."""
+    """Check cells, including the non-BLOB values in nested types with blobs, and return them."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]

@@ -106,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a named Series or Index, or one for a key of one column, as a DataFrame."""
+    """Convert a Series or Index to a DataFrame; its name may be omitted for a one-column key."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")

@@ -74,7 +74,7 @@ class Change:
         needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
         names = {*order, *(column.name for column in keys)}
-        # If the key has one column, plain values are accepted as keys.
+        # If the key has one column, the data may be a list of key values.
         data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
         if isinstance(data, Chunks):
             return data.mapped(lambda table: _select(table, names))
@@ -85,7 +85,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
     The table's extended metadata lists them (``PrimaryKey`` in ``Reserved``, as in the Python and
-    Java SDKs). If it does not, the distribution keys of a write session are used.
+    Java SDKs). If they are missing, the distribution keys of a write session are used.
     """
     from odps_nb.client.write.session import open_write_session
 

@@ -29,9 +29,9 @@ class Profile:
     Parameters
     ----------
     endpoint
-        Base URL of REST requests, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
+        Base URL for REST requests, e.g. ``https://service.cn-hangzhou.maxcompute.aliyun.com/api``.
     project, schema
-        Default project and schema of table names.
+        Default project and schema for table names.
     access_id, access_key, sts_token, bearer_token
         Either an id and a key (with an STS token if they are temporary), or a bearer token.
     app_id, app_key

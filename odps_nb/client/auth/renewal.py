@@ -40,7 +40,7 @@ class CredentialSource:
     If a renewal fails, the old credentials are used as long as they are valid. ``ask`` returns a
     mapping with ``access_id``, ``access_key`` and possibly ``sts_token``, or with ``bearer_token``.
     Its optional ``expiration`` is in seconds since the epoch, or ISO 8601 text. ``what`` is the
-    name of the source in errors.
+    name of the source in error messages.
 
     Examples
     --------

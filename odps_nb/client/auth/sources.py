@@ -162,7 +162,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _is_foreign(path: Path) -> str | None:
-    """Return why the file is not trusted: other users own it, or can change or replace it.
+    """Return why the file is not trusted: another user owns it, or can change or replace it.
 
     A profile can name any host, and any program to run (``credential_process``).
     """

@@ -63,7 +63,7 @@ class PieceFile(io.RawIOBase):
         return at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, all bytes left."""
+        """Return ``size`` bytes, or fewer at the end; if negative or ``None``, all that remain."""
         return super().read(-1 if size is None else size) or b""
 
     def readall(self) -> bytes:

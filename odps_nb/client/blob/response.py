@@ -74,7 +74,7 @@ class DeliveredPrefix:
 
     def __init__(self) -> None:
         self.size: int = 0
-        self._crc = self._seen = 0  # CRC of the delivered bytes, and CRC of those read again
+        self._crc = self._seen = 0  # CRC of the delivered bytes, and of the bytes read again
         self._left = 0  # delivered bytes not yet read again after a restart
 
     def add(self, data: bytes | memoryview) -> None:
@@ -139,7 +139,7 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Fetch a blob's size, type and name with one request, closed after the first header.
+    """Fetch a blob's size, type and name with one request; close the response after the header.
 
     Only frames contain type and name, and a response to a single reference has no frame, so the
     request contains the reference twice. ``receive_buffer``: see `open_blob`.

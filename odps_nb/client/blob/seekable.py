@@ -173,7 +173,7 @@ class SeekableBlob(io.RawIOBase):
             return place
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end; if negative or ``None``, all bytes left.
+        """Return ``size`` bytes, or fewer at the end; if negative or ``None``, all that remain.
 
         After an error, the next call retries.
         """

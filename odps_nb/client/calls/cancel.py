@@ -13,7 +13,7 @@ SHORT_WAIT = 0.1
 
 
 class Stoppable(Protocol):
-    """Interface of work that can be stopped from any thread, more than once."""
+    """Interface of work that can be stopped from any thread, even repeatedly."""
 
     def stop(self) -> None:
         """Stop the work and wake its waiting threads."""

@@ -224,7 +224,7 @@ class ProgressTracker:
             return self._counts["rows"]
 
     def correct_rows(self, rows: int) -> None:
-        """Set the number of rows returned to the caller, if more arrived than were needed."""
+        """Set the row count to the number of rows returned, if more arrived than were needed."""
         with self._lock:
             self._counts["rows"] = rows
 
@@ -236,7 +236,7 @@ class ProgressTracker:
             self._events.append(why)
 
     def count_tasks(self, done: int, total: int) -> None:
-        """Set another engine's number of finished tasks, and its total, which may grow."""
+        """Set the numbers of finished and total tasks of another engine; the total may grow."""
         with self._lock:
             self._tasks = done, total
 

@@ -153,7 +153,7 @@ class ProgressSnapshot:
     def fraction(self) -> float | None:
         """Fraction done, in [0, 1]; ``None`` if unknown.
 
-        Measured by the first of these that is known: item bytes, rows, items, splits, tasks.
+        Based on the first of these totals that is known: item bytes, rows, items, splits, tasks.
         """
         for count, total in (
             (self.item_bytes, self.bytes_total),

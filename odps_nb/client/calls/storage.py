@@ -277,7 +277,7 @@ class StorageClient:
         return open_cache(self.profile)
 
     def operation(self, parent: CancelToken | None = None) -> CancelToken:
-        """Return a token for a new operation, which `cancel` and ``parent`` also cancel."""
+        """Return a token for a new operation; `cancel` and ``parent`` also cancel the operation."""
         token = CancelToken(parent=parent)
         with self._lock:
             self._running.watch(token)

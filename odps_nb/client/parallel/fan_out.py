@@ -108,7 +108,7 @@ def fan_out(
         Number of concurrent jobs; by default the limit of ``concurrency``, or 8. With 1, all jobs
         run in the caller's thread.
     max_bytes
-        Maximum bytes of finished items that wait for the consumer.
+        Maximum total bytes of the items to buffer for the consumer.
     total_bytes
         Total bytes that the consumer will need; no more than this is read ahead.
     ordered
@@ -143,7 +143,7 @@ def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, Non
 
 
 def _close(items: Iterator[T]) -> None:
-    close = getattr(items, "close", None)  # iterators other than generators may lack it
+    close = getattr(items, "close", None)  # iterators other than generators may lack this method
     if close is not None:
         close()
 
@@ -193,7 +193,7 @@ class _Queue(Generic[T]):
 
 
 class _Round(Generic[T]):
-    """State shared by the workers and the consumer, guarded by one condition."""
+    """State shared by the workers and the consumer, guarded by one condition variable."""
 
     def __init__(
         self,

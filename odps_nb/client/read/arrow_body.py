@@ -249,7 +249,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(4)  # read up to the end of the body, which must follow
+            self._source.read(4)  # read to the end of the body, which must follow the end marker
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))

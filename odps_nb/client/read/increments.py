@@ -30,10 +30,11 @@ WORDS = {2: "insert", 4: "delete", 8: "update", 16: "update_before", 32: "update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Increment:
-    """Versions after ``start`` and up to ``end``; each is a number, or a time as text.
+    """Versions after ``start`` and up to ``end``; each bound is a number, or a time as text.
 
-    If ``end`` is ``None``, it is the newest version when the session is created. ``keyed``: whether
-    the table has a primary key. ``changes``: whether to return every change; requires ``keyed``.
+    If ``end`` is ``None``, the range ends at the newest version when the session is created.
+    ``keyed``: whether the table has a primary key. ``changes``: whether to return every change;
+    requires ``keyed``.
     """
 
     start: int | str
@@ -72,7 +73,7 @@ class Increment:
 
 
 def on_the_wire(columns: Sequence[Column]) -> list[Column]:
-    """Return the stream's columns: the session's, with `OPERATION_TYPE` in place of `CHANGE`."""
+    """Return the session's columns as streamed: with `OPERATION_TYPE` in place of `CHANGE`."""
     return [OPERATION_TYPE if column.name == CHANGE.name else column for column in columns]
 
 
