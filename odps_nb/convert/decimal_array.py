@@ -136,8 +136,8 @@ class DecimalArray(ArrowExtensionArray):
     ) -> Any:
         """Return float64 values for a float dtype or ``None``, `Decimal` objects for other dtypes.
 
-        Series and NumPy pass a dtype or ``None``. pandas omits the dtype when it joins the keys of
-        sorted indexes, which must be exact.
+        Series and NumPy pass a dtype or ``None``. When pandas joins sorted indexes, it passes no
+        dtype and needs exact keys.
         """
         dtype = object if dtype is no_default else dtype
         found: np.ndarray[Any, Any]

@@ -137,7 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[str, dict[str, None]] = {}  # for each column, the spellings of its key
+    keys: dict[str, dict[str, None]] = {}  # for each column, how its key is spelled in the rows
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)

@@ -44,7 +44,8 @@ class RetryPolicy:
         Maximum time between the first attempt (or the last progress) and the start of another.
         For a read that is throttled (429) after it has received rows, this is the only limit.
     base, cap
-        The wait doubles from ``base`` up to ``cap``, unless the server requests a longer one.
+        The wait doubles from ``base`` up to ``cap``. If the server requests a longer wait, that is
+        used.
     spread
         Maximum fraction by which waits are randomly shortened, so clients do not retry in step.
     """

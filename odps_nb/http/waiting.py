@@ -155,7 +155,7 @@ def _slice(deadline: float | None) -> float:
 
 
 class Abort:
-    """Stops one exchange: `stop` shuts down its socket, even one that is attached later.
+    """Stops one exchange: `stop` shuts down the attached socket, or one attached later.
 
     It holds a duplicate of the descriptor, because TLS replaces the socket object during the
     handshake. Shutting down the duplicate shuts down the connection itself.

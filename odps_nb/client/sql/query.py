@@ -56,8 +56,7 @@ class SqlInstance:
     """A submitted query.
 
     ``is_over``: whether the query was known to have ended when this object was created. ``sql``:
-    the text without ``SET`` statements. ``settings``: those from the ``SET`` statements and the
-    caller.
+    the text without ``SET`` statements. ``settings``: from the ``SET`` statements and the caller.
     """
 
     project: str

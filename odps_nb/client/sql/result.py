@@ -63,7 +63,7 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over a query's result; the server keeps it for a day.
+    """A Storage API session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows.
     """

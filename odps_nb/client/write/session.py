@@ -308,7 +308,7 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # set for the caller, in case no retry follows
+            error.in_doubt = in_doubt  # set first, because `again` may raise this error
             # It is safe to commit again (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:

@@ -108,7 +108,7 @@ def encode_stream(
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield the stream in pieces, with the end marker last.
 
-    A piece is an uncopied buffer of a column, or the metadata and padding between buffers. The
+    A piece is a column's buffer (not a copy), or the metadata and padding between buffers. The
     first rows are produced before the schema is yielded, so that an early failure results in an
     error response instead of a broken stream.
     """

@@ -133,7 +133,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # cached samples do not need it
+    from odps_nb.local.samples.every_sample import SAMPLES  # not needed if the samples are cached
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:

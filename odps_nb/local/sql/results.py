@@ -20,7 +20,7 @@ from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38
@@ -60,7 +60,7 @@ def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
 
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
-    """Return the stored types of result columns that are plain columns, keyed by name."""
+    """Return the stored types of columns by name, without names whose type differs by table."""
     found: dict[str, OdpsType | None] = {}
     for table in query.named:
         for column in table.schema:

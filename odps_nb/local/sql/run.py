@@ -48,7 +48,7 @@ from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -214,7 +214,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        # statements that change rows depend on the old rows
+        # a statement that changes rows depends on the rows that it read
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
