@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert a user function's results; raise to make pandas 2 keep their own dtype."""
+        """Convert a user function's results; raise to make pandas 2 keep the results' dtype."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)

@@ -285,7 +285,7 @@ class Adapter(HTTPAdapter):
                     yield pool
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
-        """Verify certificates wherever TLS is used, even a proxy's for an http:// URL."""
+        """Verify certificates wherever TLS is used, including a proxy's if the URL is http://."""
         of = "https:" if conn.scheme == "https" else url
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 

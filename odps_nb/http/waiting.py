@@ -52,7 +52,7 @@ def wait_until_ready(
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect, or raise `OSError`; ``timeout`` also applies to later operations of the socket."""
+    """Connect, or raise `OSError`; ``timeout`` also applies to later operations on the socket."""
     sock.settimeout(0.0)
     code = sock.connect_ex(address)
     if code in _UNDER_WAY:

@@ -56,7 +56,7 @@ class ResumableRowStream:
     Parameters
     ----------
     request_at
-        Returns the request for the rows starting at a given row number.
+        Function that takes a row number and returns the request for the rows starting there.
     what
         Description of the rows for notes and events.
     start, expected

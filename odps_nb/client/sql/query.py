@@ -84,7 +84,7 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return immediately.
 
-    The request has a unique id (``<Guid>``), so after a lost response it can be sent again without
+    The request has a unique id (``<Guid>``), so it can be sent again after a lost response without
     running the query twice. The query runs in the profile's time zone, unless ``settings`` or
     ``SET`` statements at the beginning of the text specify another one.
     """

@@ -295,7 +295,7 @@ def console_of(storage: StorageClient) -> str | None:
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's web page, which requires a login."""
+    """Return the address of an instance's web page; opening the page requires a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

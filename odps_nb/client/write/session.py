@@ -40,7 +40,8 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-# An abort must not delay a user after Ctrl-C, so it has two attempts, about ten seconds in all.
+# An abort must not delay a user after Ctrl-C, so it is limited to two attempts, about ten seconds
+# in total.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
 _ABORT_TIMEOUT = 5.0
 

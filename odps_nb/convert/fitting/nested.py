@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return each name's position, ignoring case, and an unknown or repeated name (if any)."""
+    """Return each name's position, ignoring case, and the unknown or repeated name, or ``None``."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):

@@ -80,7 +80,7 @@ def _has_far_time(array: pa.Array) -> bool:
 
 
 class _Pieces:
-    """A file object for Arrow to write to, which collects bytes and buffers without copying."""
+    """A writable file object for Arrow that collects bytes and buffers without copying them."""
 
     closed = False
 

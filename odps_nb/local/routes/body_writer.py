@@ -127,7 +127,7 @@ class BodyWriter:
         self._begun = True
 
     def _send(self) -> int:
-        """Send some pieces; return the number of bytes, or 0 if the socket stays full."""
+        """Send some pieces; return the number of bytes sent, or 0 if the socket stays full."""
         try:
             count = self._socket.sendmsg(self._pieces)
         except BlockingIOError:

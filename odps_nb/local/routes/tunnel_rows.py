@@ -81,7 +81,7 @@ def _zigzag(number: int) -> bytes:
 def encode_rows(
     columns: Sequence[Column], batches: Iterator[pa.RecordBatch]
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield rows encoded as a row stream; ``batches`` contain these columns in order."""
+    """Yield rows encoded as a row stream; ``batches`` must have exactly these columns, in order."""
     tags = [
         (_varint((i << 3) | _wire_type(c.type)), _INT32.pack(i), c.type)
         for i, c in enumerate(columns, 1)
@@ -371,7 +371,7 @@ def _as_nanos(value: Any, odps: OdpsType) -> Any:
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
-    """Return a stored column from plain values, or raise 400 if they do not fit its type."""
+    """Return a stored column built from Python values; raise 400 if they do not fit its type."""
     plain = plain_type(column.type)
     try:
         return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))

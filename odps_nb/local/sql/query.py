@@ -282,7 +282,7 @@ class _Replacing:
         return name
 
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
-        """Return the query of a view with the columns that it had when it was created.
+        """Return the query of a view with the columns that the view had when it was created.
 
         A ``*`` does not include columns that were added to the underlying table later. If column
         names are not unique, columns are matched by position instead.

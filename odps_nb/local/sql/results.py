@@ -104,7 +104,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Return a DuckDB type without blanks and quotes, which DuckDB uses inconsistently."""
+    """Return a DuckDB type with blanks and quotes removed (DuckDB uses them inconsistently)."""
     return spelled.replace(" ", "").replace('"', "")
 
 

@@ -187,7 +187,7 @@ def _split_ranges(query: Any) -> None:
 
 
 def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
-    """Rewrite a constant in UTC, unless it is compared with columns without a time zone."""
+    """Rewrite a constant in UTC; keep it if it is compared with columns without a time zone."""
     kinds = exp.DataType.Type
     if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
         node.to.set("this", kinds.TIMESTAMP)
