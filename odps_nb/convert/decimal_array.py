@@ -1,9 +1,9 @@
 """`DecimalDtype` and `DecimalArray`: exact DECIMAL columns that support calculations.
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
-limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76 digits. All other
-calculations use float64, and NumPy, plots and ``describe`` receive float64.
+limit. `DecimalArray` is a subclass that stores the same values. Selecting, sorting, joining,
+comparing and writing use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76
+digits. All other calculations use float64, and NumPy, plots and ``describe`` receive float64.
 """
 
 from __future__ import annotations

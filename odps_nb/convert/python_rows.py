@@ -213,7 +213,7 @@ def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
 
 
 def _objects(values: Sequence[Any]) -> pd.Series[Any]:
-    """Return values as an object column; nested arrays and lists each stay one value."""
+    """Return values as an object column; each nested array or list stays a single value."""
     return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
 
 

@@ -38,7 +38,7 @@ class SilentError(TimeoutError):
 
 
 class TooSlowError(TimeoutError):
-    """The total time has passed, although bytes still arrive."""
+    """The time limit has passed, although bytes are still arriving."""
 
 
 def wait_until_ready(

@@ -1,8 +1,8 @@
 """Alternative response forms, for cases where the real service's response is uncertain.
 
-Each field of :class:`Forms` is one such case. Its default is the most likely form. The other forms
-can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can cover all of
-them. The client accepts all forms.
+Each field of :class:`Forms` stands for one such case. Its default is the most likely form. The
+other forms can be selected at startup (``odps-nb serve --form NAME=VALUE``), so that tests can
+cover all of them. The client accepts all forms.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ResumableRowStream:
     request_at
         Function that takes a row number and returns the request for the rows starting there.
     what
-        Description of the rows for notes and events.
+        Description of the rows, used in error notes and events.
     start, expected
         First row, and the end row (exclusive) if known; both numbered as in requests.
     columns

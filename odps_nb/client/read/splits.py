@@ -72,7 +72,7 @@ def iter_split(
         Refreshes the session for several splits in a separate thread; the caller closes the keeper.
         Without a keeper, the split refreshes the session itself between two batches.
     part_of
-        The session's split that contains this piece, for progress.
+        The session's split that contains this piece, used for progress displays.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)

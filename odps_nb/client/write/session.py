@@ -116,7 +116,7 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commits and aborts in the child, since the session is the parent's."""
+        """Prevent commits and aborts in the child, because the session belongs to the parent."""
         self._lock = threading.Lock()
 
     @property

@@ -126,7 +126,7 @@ def _template() -> Path:
 
 
 def _prune(cache: Path, finished: Path) -> None:
-    """Delete older versions' folders, except recent ones that a process may be linking from."""
+    """Delete older versions' folders, but keep recent ones, which another process may be using."""
     for path in cache.glob("samples-*"):
         if path.is_dir() and path != finished and path.stat().st_mtime < time.time() - KEPT_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
