@@ -31,7 +31,7 @@ def may_have_been_done(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Retry limits: attempts, total time and backoff. Times are seconds.
+    """Retry limits: attempts, total time and backoff. Times are in seconds.
 
     Parameters
     ----------

@@ -114,7 +114,8 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
     return settings | decimal_settings(schema)
 
 
-# These are from pyodps' tests against the live service (test_tables.py: test_vector_index_info).
+# These settings are from pyodps' tests against the live service (test_tables.py:
+# test_vector_index_info).
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 

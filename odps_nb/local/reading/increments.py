@@ -167,7 +167,7 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
 def _last_state(
     rows: pa.Table, buckets: np.ndarray, keys: Sequence[str]
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return the last row of each key, without keys whose last row is a delete."""
+    """Return the last row of each key, except keys whose last row is a delete."""
     numbered = rows.select(list(keys)).append_column("__at", pa.array(range(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([("__at", "max")]).column("__at_max")
     places = np.sort(last.to_numpy())

@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to service errors with position and suggestion."""
+"""Converts errors of the SQL parser and DuckDB to service errors with positions and suggestions."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segme
 
 
 def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
-    """Return the type for DuckDB, with at most 38 digits. Reading larger values fails."""
+    """Return the type for DuckDB; decimals have at most 38 digits. Reading larger values fails."""
     is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
     return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 

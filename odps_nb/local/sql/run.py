@@ -380,7 +380,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows to insert for a query's batch, selected by each row's choice number."""
+    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
@@ -433,7 +433,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the range of microseconds
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
     return f"CAST({name} AS {wanted})"
 
 
