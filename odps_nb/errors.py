@@ -325,7 +325,7 @@ class SessionExpiredError(ServiceError):
 
 
 class ThrottledError(ServiceError):
-    """Too many requests; ``retry_after`` is the delay in seconds that the server sent, if any."""
+    """Too many requests; ``retry_after``: delay in seconds sent by the server, or ``None``."""
 
 
 class ServerFaultError(ServiceError):

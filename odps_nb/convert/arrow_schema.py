@@ -59,7 +59,8 @@ def arrow_schema(
 def require_arrow_types(columns: Iterable[Column], what: str) -> None:
     """Raise `ConversionError` if a column's Arrow type is known only when rows arrive.
 
-    ``what`` names the feature that needs the types; the error's hint lists the other columns.
+    ``what`` names the feature that needs the types; the error's hint lists the columns whose types
+    are known.
     """
     columns = tuple(columns)
     known = [column.name for column in columns if is_readable(column.type)]

@@ -72,7 +72,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
 
 def check_picture(mime: str) -> None:
-    """Check that ``mime`` is a picture, and that Pillow is installed."""
+    """Check that ``mime`` is a picture type, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
             "use it for PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM or "
@@ -107,7 +107,7 @@ def as_text(data: bytes, encoding: str | None) -> str:
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
-    # fall back to UTF-8, which keeps control characters; a failure names the byte position
+    # fall back to UTF-8, which keeps control characters; its error states the byte position
     stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
@@ -170,7 +170,7 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="save it again with a numeric or text dtype",
         )
-    # check first: NumPy allocates the declared size before reading; zero-size elements waste time
+    # check first: NumPy allocates the declared size; many zero-size elements would waste time
     if (
         min(shape, default=0) < 0
         or not dtype.itemsize
@@ -232,7 +232,7 @@ def _delimited(
 def _read_csv(text: str, separator: str) -> pa.Table:
     from pyarrow import csv as fast_csv
 
-    hive = separator == HIVE  # Hive text has no header and no quoting, and \N for nulls
+    hive = separator == HIVE  # Hive text has no header and no quoting, and uses \N for nulls
     return fast_csv.read_csv(
         pa.BufferReader(text.encode()),
         read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),

@@ -1,9 +1,9 @@
 """`DecimalDtype` and `DecimalArray`: exact DECIMAL columns that support calculations.
 
 pandas' own Arrow decimals fail in most calculations, because Arrow's result types exceed the digit
-limit. This subclass stores the same values. Selecting, sorting, joining, comparing and writing
-use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76 digits. All other
-calculations use float64, and NumPy, plots and ``describe`` receive float64.
+limit. `DecimalArray` is a subclass that stores the same values. Selecting, sorting, joining,
+comparing and writing use all digits; ``+``, ``-`` and ``*`` with integers and decimals use up to 76
+digits. All other calculations use float64, and NumPy, plots and ``describe`` receive float64.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
-        """Convert a user function's results; raise to make pandas 2 keep their own dtype."""
+        """Convert a user function's results; raise to make pandas 2 keep the results' dtype."""
         if infer_dtype(scalars, skipna=True) != "decimal":
             raise ValueError("results that are not decimals keep their own dtype")
         return cls._from_sequence(scalars, dtype=dtype)
@@ -136,8 +136,8 @@ class DecimalArray(ArrowExtensionArray):
     ) -> Any:
         """Return float64 values for a float dtype or ``None``, `Decimal` objects for other dtypes.
 
-        Series and NumPy pass a dtype or ``None``. pandas omits the dtype when it joins the keys of
-        sorted indexes, which must be exact.
+        Series and NumPy pass a dtype or ``None``. When pandas joins sorted indexes, it passes no
+        dtype and needs exact keys.
         """
         dtype = object if dtype is no_default else dtype
         found: np.ndarray[Any, Any]

@@ -20,7 +20,7 @@ def as_floats(values: Any) -> Any:
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Convert floats to a decimal type by way of their shortest text form."""
+    """Convert floats to a decimal type via their shortest text."""
     return values.cast(pa.string()).cast(kind)
 
 

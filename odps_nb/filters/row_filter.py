@@ -205,7 +205,7 @@ def _comparison(node: Compare) -> str | None:
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:
-    """Widen the range by a day on each side, because the service's time zone is unknown."""
+    """Widen a time comparison by a day on each side, because the service's time zone is unknown."""
     if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
         return None
     texts = []

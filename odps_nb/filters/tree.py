@@ -146,7 +146,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value cast to another kind; evaluation raises an error if it does not fit."""
+    """A value cast to another kind; evaluation raises an error if the value does not fit."""
 
     value: Node
     kind: ValueKind

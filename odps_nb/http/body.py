@@ -26,7 +26,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class _Head:
-    """Reads a response head and keeps the last line read, since only an empty line ends a head."""
+    """Reads a response head and keeps the last line, because only an empty line ends a head."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file

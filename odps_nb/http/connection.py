@@ -262,7 +262,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response as it is, without the cookies etc. that requests adds."""
+        """Return urllib3's response unchanged; requests would add cookies and other attributes."""
         return answer
 
     def close(self) -> None:
@@ -279,13 +279,13 @@ class Adapter(HTTPAdapter):
 
     def _pools(self) -> Iterator[HTTPConnectionPool]:
         for manager in (self.poolmanager, *self.proxy_manager.values()):
-            keys = manager.pools.keys()  # urllib3 only lets us iterate over keys
+            keys = manager.pools.keys()  # urllib3 supports iteration only over keys
             for key in keys:
                 if (pool := manager.pools.get(key)) is not None:
                     yield pool
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
-        """Verify certificates wherever TLS is used, even a proxy's for an http:// URL."""
+        """Verify certificates wherever TLS is used, including a proxy's if the URL is http://."""
         of = "https:" if conn.scheme == "https" else url
         super().cert_verify(conn, of, *args)  # type: ignore[no-untyped-call]  # by types-requests
 

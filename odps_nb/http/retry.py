@@ -31,7 +31,7 @@ def may_have_been_done(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Retry limits: attempts, total time and backoff. Times are seconds.
+    """Retry limits: attempts, total time and backoff. Times are in seconds.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ class RetryPolicy:
         Maximum time between the first attempt (or the last progress) and the start of another.
         For a read that is throttled (429) after it has received rows, this is the only limit.
     base, cap
-        The wait doubles from ``base`` up to ``cap``, unless the server requests a longer one.
+        The wait doubles from ``base`` up to ``cap``. If the server requests a longer wait, that is
+        used.
     spread
         Maximum fraction by which waits are randomly shortened, so clients do not retry in step.
     """
@@ -70,7 +71,7 @@ class RetryPolicy:
 
         ``attempt`` is the number of attempts so far, ``elapsed`` the seconds since the first
         attempt began, and ``chance`` a random number in [0, 1). ``idempotent``: repeating the call
-        is harmless. ``patient``: retry a 429 until the deadline, unless the policy allows only one
+        is harmless. ``patient``: retry a 429 until the deadline if the policy allows more than one
         attempt.
         """
         limit = self.max_attempts
@@ -117,7 +118,7 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
 
 
 def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds until the date in ``Retry-After``; ``None`` if it has no date.
+    """Return the seconds until the date in ``Retry-After``; ``None`` if the header has no date.
 
     `odps_nb.wire` parses the other form, a number of seconds. The current time is the response's
     ``Date``, or ``now`` (seconds since the epoch) if the response has none.

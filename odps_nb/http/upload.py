@@ -124,7 +124,8 @@ class Upload:
         try:
             start_thread(self._thread)
         except BaseException:
-            # If Ctrl-C arrives during the start, the thread must not wait for a body.
+            # If Ctrl-C arrives during the start, end the thread, which would otherwise wait for a
+            # body.
             self._pipe.desert()
             self._request.abort.stop()
             raise

@@ -38,7 +38,7 @@ class SilentError(TimeoutError):
 
 
 class TooSlowError(TimeoutError):
-    """The total time has passed, although bytes still arrive."""
+    """The time limit has passed, although bytes are still arriving."""
 
 
 def wait_until_ready(
@@ -52,7 +52,7 @@ def wait_until_ready(
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
-    """Connect, or raise `OSError`; ``timeout`` also applies to later operations of the socket."""
+    """Connect, or raise `OSError`; ``timeout`` also applies to later operations on the socket."""
     sock.settimeout(0.0)
     code = sock.connect_ex(address)
     if code in _UNDER_WAY:
@@ -155,7 +155,7 @@ def _slice(deadline: float | None) -> float:
 
 
 class Abort:
-    """Stops one exchange: `stop` shuts down its socket, even one that is attached later.
+    """Stops one exchange: `stop` shuts down the attached socket, or one attached later.
 
     It holds a duplicate of the descriptor, because TLS replaces the socket object during the
     handshake. Shutting down the duplicate shuts down the connection itself.

@@ -124,7 +124,7 @@ def invalid_state(message: str) -> ConflictError:
 
 
 def instance_over(instance_id: str) -> ConflictError:
-    """Return the error for stopping an instance that has ended."""
+    """Return the error for an attempt to stop an instance that has ended."""
     message = f"ODPS-0420095: the instance {instance_id} has ended, so its state cannot be set"
     return conflict(message, "InvalidStateSetting")
 

@@ -31,8 +31,8 @@ def fetch_preview(
     """Return a table's first rows, fetched with one request that is retried as a whole.
 
     If the partition does not exist, the result is empty, because the service reports no error.
-    ``columns``: the table's columns, to check the stream and to remove CHAR padding. ``shown``: the
-    same columns, but with BINARY in place of text that is requested as bytes.
+    ``columns``: the table's columns, used to check the stream and to remove CHAR padding.
+    ``shown``: the same columns, but with BINARY in place of text that is requested as bytes.
     """
     if request.limit is None:
         raise ArgumentError(

@@ -34,7 +34,7 @@ from odps_nb.wire.calls.errors import is_time_overflow
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Options for how text in a stream of rows is returned."""
+    """Options for returning the text in a stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
@@ -56,16 +56,16 @@ class ResumableRowStream:
     Parameters
     ----------
     request_at
-        Returns the request for the rows starting at a given row number.
+        Function that takes a row number and returns the request for the rows starting there.
     what
-        Description of the rows for notes and events.
+        Description of the rows, used in error notes and events.
     start, expected
         First row, and the end row (exclusive) if known; both numbered as in requests.
     columns
         Columns of the session; every stream is checked against them. ``None``: no check.
     select
-        Columns to return, in this order; empty for the session's columns. With a selection, streams
-        may have additional columns.
+        Columns to return, in this order; empty for the session's columns. If columns are selected,
+        streams may have more columns.
     label, part
         Name of the split in the tracker, and whether this stream reads only part of the split.
     concurrency
@@ -123,7 +123,7 @@ class ResumableRowStream:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield self.fit(batch) if fits else batch
-                    self._attempts.progressed()  # exclude the consumer's time from the deadline
+                    self._attempts.progressed()  # restart the deadline after the caller's pause
             finally:
                 self._drop()
         self._tell_end()
@@ -133,8 +133,8 @@ class ResumableRowStream:
     ) -> pa.RecordBatch:
         """Convert the text in ``batch`` to the requested types.
 
-        ``batch`` is the last batch, or some of its rows and leading columns. ``row`` maps a row
-        number in ``batch`` to the row number in the last batch.
+        ``batch`` is the last batch, or a selection of its rows with all or only the first columns.
+        ``row`` maps a row number in ``batch`` to the row number in the last batch.
         """
         first = self.row - self._rows_of_last
         fitted = fit_text(
@@ -151,7 +151,7 @@ class ResumableRowStream:
         self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
-        """Close the connection if the service throttles other readers; `batches` reopens it."""
+        """Close the connection if the service is throttling other readers; `batches` reopens it."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()

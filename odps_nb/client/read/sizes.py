@@ -29,7 +29,7 @@ FEW_BYTES = 16
 
 
 def workers_for(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read concurrently so that a batch of each fits into the budget."""
+    """Return how many splits to read concurrently so that one batch of each fits the budget."""
     return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
 
 
@@ -44,7 +44,7 @@ def piece_bytes(ahead: int, workers: int = READ_WORKERS) -> int:
 def row_bytes(session: ReadSession) -> float | None:
     """Estimate the bytes per row before any rows have arrived; ``None`` if unknown."""
     if not session.row_count or session.estimated_size is None or session.limit is not None:
-        return None  # the service's estimate is for all rows, without the limit
+        return None  # the service estimates the size of all rows, ignoring the limit
     estimate = session.estimated_size / session.row_count
     # The estimate may include unselected columns, which would make the pieces too small.
     return min(estimate, _width(session)) if session.selects else estimate

@@ -72,7 +72,7 @@ def iter_split(
         Refreshes the session for several splits in a separate thread; the caller closes the keeper.
         Without a keeper, the split refreshes the session itself between two batches.
     part_of
-        The session's split that contains this piece, for progress.
+        The session's split that contains this piece, used for progress displays.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -151,7 +151,7 @@ def _read_from(
     if not session.prunes:
         return replace(request, split=RowRangeSplit(split.offset + row, split.count - row))
     if split.offset + split.count == session.stored_rows:
-        # The service may number stored or filtered rows, so request the last range without an end.
+        # The service may count stored or filtered rows, so request the last range without an end.
         request = replace(request, split=RowRangeSplit(split.offset, ALL_ROWS - split.offset))
     return replace(request, skip_rows=row)
 
@@ -192,8 +192,8 @@ def iter_batches(
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
     if workers is None and storage.is_here:
-        # One connection to a service on this machine keeps a processor busy; further connections
-        # would only add requests and threads.
+        # One connection to a service on this machine keeps a processor busy; more connections would
+        # only add requests and threads.
         workers = 1
     readers = workers_for(workers, ahead)
     pieces = PieceRanges(
@@ -294,7 +294,7 @@ class SplitRows:
         return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
-        """Keep the session alive; close the connection if the service throttles other readers."""
+        """Keep the session alive; close the connection if the service is throttling others."""
         self._look_after()
         self._rows.rest()
 

@@ -51,7 +51,8 @@ class TableOptions:
     primary_key
         Names of the primary key columns, which become ``not null``.
     properties
-        Table properties. `create_table_sql` adds those required for BLOBs or a primary key.
+        Table properties. `create_table_sql` adds the properties required for BLOBs or a primary
+        key.
     lifecycle
         Days without changes after which the service drops the table or partition.
     cluster_by, buckets
@@ -100,7 +101,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def _partitioned_by(schema: TableSchema) -> str:
     first = schema.partition_columns[0]
-    if first.generated is not None:  # the only partition column, without a comment
+    if first.generated is not None:  # then it is the only partition column and has no comment
         return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
     return f"partitioned by ({format_columns(schema.partition_columns)})"
 
@@ -113,7 +114,8 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
     return settings | decimal_settings(schema)
 
 
-# These are from pyodps' tests against the live service (test_tables.py: test_vector_index_info).
+# These settings are from pyodps' tests against the live service (test_tables.py:
+# test_vector_index_info).
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
@@ -198,7 +200,7 @@ def _check_types(schema: TableSchema) -> None:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} contains a MAP with a BLOB in its key")
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):  # the type's text could inject SQL
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # an unknown type's text could inject SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",

@@ -56,8 +56,7 @@ class SqlInstance:
     """A submitted query.
 
     ``is_over``: whether the query was known to have ended when this object was created. ``sql``:
-    the text without ``SET`` statements. ``settings``: those from the ``SET`` statements and the
-    caller.
+    the text without ``SET`` statements. ``settings``: from the ``SET`` statements and the caller.
     """
 
     project: str
@@ -85,7 +84,7 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return immediately.
 
-    The request has a unique id (``<Guid>``), so after a lost response it can be sent again without
+    The request has a unique id (``<Guid>``), so it can be sent again after a lost response without
     running the query twice. The query runs in the profile's time zone, unless ``settings`` or
     ``SET`` statements at the beginning of the text specify another one.
     """

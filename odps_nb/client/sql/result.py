@@ -63,7 +63,7 @@ NO_ROWS = "InstanceTypeNotSupported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over a query's result; the server keeps it for a day.
+    """A Storage API session over a query's result; the server keeps the session for a day.
 
     ``limited``: the service returns at most the first `LIMITED_RESULT_ROWS` rows.
     """
@@ -295,7 +295,7 @@ def console_of(storage: StorageClient) -> str | None:
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's web page, which requires a login."""
+    """Return the address of an instance's web page; opening the page requires a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

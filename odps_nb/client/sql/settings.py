@@ -1,4 +1,4 @@
-"""Settings of a query: those for its schema, and those from ``SET`` statements at its beginning.
+"""Settings of a query, from its schema and from the ``SET`` statements at its beginning.
 
 Settings are sent separately from the text, because the service ignores ``SET`` in the text
 (vendor's manual, *Set an SQL flag*). The vendor's console and DataWorks also remove ``SET``

@@ -40,7 +40,8 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-# An abort must not delay a user after Ctrl-C, so it has two attempts, about ten seconds in all.
+# An abort must not delay a user after Ctrl-C, so it is limited to two attempts, about ten seconds
+# in total.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
 _ABORT_TIMEOUT = 5.0
 
@@ -115,7 +116,7 @@ class WriteSession:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Prevent commits and aborts in the child, since the session is the parent's."""
+        """Prevent commits and aborts in the child, because the session belongs to the parent."""
         self._lock = threading.Lock()
 
     @property
@@ -308,7 +309,7 @@ def commit_write(
             in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
-            error.in_doubt = in_doubt  # set for the caller, in case no retry follows
+            error.in_doubt = in_doubt  # set first, because `again` may raise this error
             # It is safe to commit again (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:

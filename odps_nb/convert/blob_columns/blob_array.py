@@ -4,8 +4,8 @@ Values are the references as text, or ``None`` for nulls. Unlike plain text, the
 type, size and name if these are known without a request. Writing such a column copies
 its blobs. ``series.odps`` provides more methods (`odps_nb.convert.blob_columns.blob_series`).
 
-Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes this name into Parquet
-files, and DuckDB rejects unknown names.
+Other libraries see a text column. ``str(dtype)`` is ``str``, because pandas writes this name into
+Parquet files, and DuckDB rejects unknown names.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class BlobSeries:
         return self._like([head and head.size for head in heads], "Int64")
 
     def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
-        """Return the media types set by uploaders (may be empty); send requests like `size`."""
+        """Return the media types set by uploaders (may be empty); send requests as `size` does."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 

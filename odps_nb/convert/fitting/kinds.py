@@ -80,7 +80,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
 
 
 def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001
-    """Return objects of one plain type as an array; ``None`` if any needs special handling."""
+    """Return objects of one type as an array; ``None`` if any of them needs special handling."""
     if kind is datetime.datetime:
         if any(value.tzinfo is not None for value in values):
             return None

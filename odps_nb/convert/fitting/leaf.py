@@ -29,7 +29,7 @@ from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_reada
 
 @dataclass(frozen=True, slots=True)
 class FitContext:
-    """Timestamp unit (``ns`` or ``us``), allowed conversions, and the target's Arrow form.
+    """Timestamp unit (``ns`` or ``us``), allowed conversions, and whether this is for a write.
 
     See ``odps_nb.arrow.types.arrow_type`` for the meaning of ``for_write``.
     """
@@ -216,7 +216,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
 
 
 def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
-    """Convert the parts of a column with ``count`` values; other positions become nulls."""
+    """Convert the parts of a column with ``count`` values; positions in no part become nulls."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
     found: list[Misfit] = []

@@ -104,7 +104,7 @@ def no_member(name: str, target: StructType) -> tuple[str, str]:
 
 
 def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
-    """Return each name's position, ignoring case, and an unknown or repeated name (if any)."""
+    """Return each name's position, ignoring case, and the unknown or repeated name, or ``None``."""
     known = {member.name.casefold() for member in target.fields}
     places: dict[str, int] = {}
     for place, name in enumerate(names):
@@ -212,7 +212,7 @@ def lists_of(
 
 
 def list_offsets(lengths: pa.Array) -> Numbers:
-    """Return each list's offset in the packed values, plus the end of the last list."""
+    """Return each list's offset in the concatenated values, plus the end of the last list."""
     counts = lengths.fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -227,7 +227,7 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
 
 @contextmanager
 def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
-    """Replace a `ValueMisfit`'s positions in the packed values with the positions of the lists."""
+    """Replace a `ValueMisfit`'s positions in the concatenated values with the lists' positions."""
     try:
         yield
     except ValueMisfit as error:
@@ -279,7 +279,7 @@ def _fit_map(
 
 
 def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the packed keys and values of the non-null maps, and each map's length."""
+    """Return the concatenated keys and values of the non-null maps, and each map's length."""
     starts, valid = array.offsets.to_numpy()[: len(array) + 1], validity_of(array)
     counts = np.diff(starts)
     lengths = array_from(counts, pa.int32(), valid)

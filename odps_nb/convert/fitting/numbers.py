@@ -133,7 +133,7 @@ def _rescaled(
     detected by scaling back.
     """
     given = array
-    if array.type.scale < 0:  # Arrow cannot rescale negative scales
+    if array.type.scale < 0:  # Arrow cannot rescale decimals with a negative scale
         array = pa.array(array.to_pylist(), pa.decimal256(MAX_DIGITS, 0))
     wide = array.type.bit_width > 128 or precision > 38
     most = MAX_DIGITS if wide else 38
@@ -161,7 +161,7 @@ def _rescaled(
 
 
 def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert decimals to ``wanted``, which must have their scale and be wide enough."""
+    """Convert decimals to ``wanted``, a sufficiently wide type of the same scale."""
     return array if array.type.equals(wanted) else array.cast(wanted, safe=False)
 
 

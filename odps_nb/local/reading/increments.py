@@ -41,7 +41,7 @@ SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
 
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
-    """Return the schema with change streams' system columns appended to the data columns."""
+    """Return the schema with the system columns of change streams after the data columns."""
     own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
     return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
@@ -84,10 +84,10 @@ class Interval:
 
 
 def seconds_of(value: object) -> float:
-    """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (default UTC).
+    """Parse a time given as epoch seconds or milliseconds, or as ISO 8601 text (UTC by default).
 
-    One to three digits after the last dot are a number of milliseconds, which may lack leading
-    zeros (as in the C++ client's live test).
+    One to three digits after the last dot are a number of milliseconds, even without leading zeros
+    (as in the C++ client's live test).
     """
     text = str(value)
     if text.isdecimal():
@@ -167,7 +167,7 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
 def _last_state(
     rows: pa.Table, buckets: np.ndarray, keys: Sequence[str]
 ) -> tuple[pa.Table, np.ndarray]:
-    """Return the last row of each key, without keys whose last row is a delete."""
+    """Return the last row of each key, except keys whose last row is a delete."""
     numbered = rows.select(list(keys)).append_column("__at", pa.array(range(rows.num_rows)))
     last = numbered.group_by(list(keys)).aggregate([("__at", "max")]).column("__at_max")
     places = np.sort(last.to_numpy())

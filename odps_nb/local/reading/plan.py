@@ -165,7 +165,7 @@ def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema
     schema, keys = table.schema, set(table.partition_keys)
     data = [find_column(schema, name) for name in request.data_columns]
     parts = [find_column(schema, name) for name in request.partition_columns]
-    # partition keys requested among the data columns are returned too
+    # partition keys that are requested as data columns are returned too
     parts += [c for c in data if c.name in keys and c not in parts]
     data = [c for c in data if c.name not in keys]
     if strangers := [c.name for c in parts if c.name not in keys]:
@@ -237,7 +237,7 @@ def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
-    """Return where the file with kept row ``offset`` starts, and how many kept rows precede it."""
+    """Return the first stored and first kept row of the file that contains kept row ``offset``."""
     start = before = 0
     for file in files:
         if before + (file.kept or 0) > offset:
@@ -333,7 +333,7 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Return at most ``count`` splits of similar row counts, but at least one per group.
+    """Return up to ``count`` splits of similar row counts, or one per group if that is more.
 
     All rows form one group. With ``cross_partition=False``, each partition forms a group.
     """

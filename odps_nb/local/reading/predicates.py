@@ -46,7 +46,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
-        """Parse a predicate, or raise 400 unless it is a boolean expression over the columns."""
+        """Parse a predicate; raise 400 if it is not a boolean expression over the columns."""
         if len(text) > MAX_LENGTH:
             raise _refused(
                 f"the filter predicate has {len(text)} characters; the maximum is {MAX_LENGTH}"

@@ -19,7 +19,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only filters need
+if TYPE_CHECKING:  # `predicates` imports sqlglot, which only filters need
     from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20

@@ -59,7 +59,7 @@ class LocalService:
         except subprocess.TimeoutExpired:
             process.kill()
         _finish(process, self._reader)
-        # this folder still exists only if the service was killed
+        # the service has deleted this folder, unless it was killed
         if self.temporary_root is not None:
             shutil.rmtree(self.temporary_root, ignore_errors=True)
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.root is None:  # choose the path first, so that a signal cannot leave a folder behind
         temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
-        _on_signal(_leave)  # a signal during startup must release the resources opened so far
+        _on_signal(_leave)  # after a signal during startup, release the resources opened so far
         if temporary is not None:
             temporary.mkdir(mode=0o700)
         _serve(options, temporary or Path(options.root), ended)

@@ -57,7 +57,7 @@ def iter_scans(
 
 
 def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
-    """Return a function that tests whether the query's conditions keep a partition."""
+    """Return a function that tests whether a partition may satisfy the query's conditions."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 

@@ -84,7 +84,7 @@ class Place:
 def changed_table(
     catalog: Catalog, place: Place, written: Name, *, view: bool = False
 ) -> StoredTable:
-    """Return the table (with ``view``, the view) to change; raise 400 for the wrong kind."""
+    """Return the table (with ``view``, the view) to change; raise 400 for any other object."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
         kinds = "a table, not a view" if view else "a view, not a table"

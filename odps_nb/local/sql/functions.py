@@ -165,7 +165,7 @@ def _lists_of(function: Any, named: int) -> list[Any]:
 
 
 def _check_format(form: Any, function: str) -> None:
-    """Convert a constant format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's, or raise 400."""
+    """Convert a constant format (e.g. ``yyyy-mm-dd hh:mi:ss``) to DuckDB's format, or raise 400."""
     if not (isinstance(form, exp.Literal) and form.is_string):
         raise faults.parse_failed(f"the format of {function} must be a string literal")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

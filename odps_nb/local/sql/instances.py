@@ -157,7 +157,7 @@ class Instances:
         return instance_id
 
     def wait(self, instance_id: str, seconds: float) -> None:
-        """Wait at most ``seconds`` for the end of an instance."""
+        """Wait at most ``seconds`` for an instance to end."""
         with self._lock:
             running = self._running.get(instance_id)
         if running is not None and seconds > 0:
@@ -334,7 +334,7 @@ class Instances:
             status = CANCELLED
         except OdpsNbError as error:
             status, message = FAILED, _spelled(error)
-        except Exception as error:  # otherwise, the instance would never end
+        except Exception as error:  # any error must end the instance
             status, message = FAILED, "ODPS-0010000: System internal error"
             if (fault := faults.of_disk(error)) is not None:
                 message += f" - {fault.message}"

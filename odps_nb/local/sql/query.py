@@ -58,7 +58,7 @@ class TranslatedQuery:
     has_star: bool
 
     def kind(self, index: int, count: int) -> str:
-        """Return a column's type, such as ``DATETIME``; ``""`` unless ``count`` types are known."""
+        """Return a column's type, such as ``DATETIME``; ``""`` if ``count`` types are not known."""
         return self.kinds[index] if len(self.kinds) == count else ""
 
 
@@ -76,10 +76,10 @@ def translate(
     """Translate a query to DuckDB.
 
     With ``far``, text is read as TIMESTAMP in microseconds, because nanoseconds cannot represent
-    years such as 9999. ``inside`` lists ids of views that the query defines, and therefore must not
-    read. ``into`` lists the types of the columns to insert into. Numbers in VALUES for these
-    columns remain as written. With ``exact``, constants in a SELECT for a DECIMAL column also
-    remain as written.
+    years such as 9999. ``inside`` lists ids of the enclosing views, which the query must not read.
+    ``into`` lists the types of the columns to insert into. Numbers in VALUES for these columns
+    remain as written. With ``exact``, constants in a SELECT for a DECIMAL column also remain as
+    written.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):
@@ -282,7 +282,7 @@ class _Replacing:
         return name
 
     def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
-        """Return the query of a view with the columns that it had when it was created.
+        """Return the query of a view with the columns that the view had when it was created.
 
         A ``*`` does not include columns that were added to the underlying table later. If column
         names are not unique, columns are matched by position instead.

@@ -1,4 +1,4 @@
-"""Converts errors of the SQL parser and DuckDB to service errors with position and suggestion."""
+"""Converts errors of the SQL parser and DuckDB to service errors with positions and suggestions."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def _failure(message: str, advice: str) -> Exception:
 def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     """Return a factory of semantic errors. ``{0}`` is the pattern's first group, a name.
 
-    The error refers to the position of that name. With ``plain``, the groups are types.
+    The error refers to the position of that name. With ``plain``, the groups are types instead of
+    names.
     """
 
     def answer(found: re.Match[str], names: QueryNames) -> Exception:
@@ -134,7 +135,7 @@ def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
 
     name, known = found[1], function_names()
     at = names.functions.get(name.casefold(), (1, 1))
-    # known names are not misspelt, and a high cutoff avoids accidental suggestions
+    # suggest nothing for a known name, and only close matches for other names
     advice = "" if name.casefold() in known else did_you_mean(name, known, cutoff=0.85)
     return faults.lacks(f"function {name}", is_sure=False, at=at, advice=advice)
 

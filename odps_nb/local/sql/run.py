@@ -48,7 +48,7 @@ from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-if TYPE_CHECKING:  # the module imports sqlglot, which only queries need
+if TYPE_CHECKING:  # `query` imports sqlglot, which only queries need
     from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
@@ -214,7 +214,7 @@ class SqlRunner:
             replaced = [a.spec for a in additions] if is_dynamic else [spec]
         if is_static:
             self._catalog.ensure_partition(table, spec)
-        # statements that change rows depend on the old rows
+        # a statement that changes rows depends on the rows that it read
         changes = statement.rewrites or statement.has_operations
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
@@ -380,7 +380,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows to insert for a query's batch, selected by each row's choice number."""
+    """Convert a query's batch to rows to insert; its last column is an index into ``choices``."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):
@@ -433,7 +433,7 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
-        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the range of microseconds
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # keep the microsecond range
     return f"CAST({name} AS {wanted})"
 
 

@@ -104,7 +104,7 @@ class _Placing:
                 self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
-        """Convert instants to local times of the session for nodes that use a local time."""
+        """Convert instants to the session's local time for nodes that compute with local times."""
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):

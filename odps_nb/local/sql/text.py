@@ -90,7 +90,7 @@ def _query(cursor: Cursor) -> Statement:
         if cursor.accept("insert"):
             insert = _insert(cursor)
             head = placed[: len(placed) - len(text)] + before
-            # Blanks replace the parsed text, so that positions remain those in the statement.
+            # Replace the parsed text with blanks, so that positions still refer to the statement.
             return replace(insert, query=head + insert.query[len(head) :])
     return SelectStatement(text=cursor.take(placed))
 

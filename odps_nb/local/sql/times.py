@@ -116,7 +116,7 @@ class SessionClock:
         wrap(node, made)
 
     def now(self, node: Any) -> None:
-        """Remove the zone of the current time; use the session's for the current date or zone."""
+        """Remove the zone of the current time; take the current date and zone from the session."""
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
@@ -177,7 +177,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
 
 
 def _split_ranges(query: Any) -> None:
-    """Rewrite ``column between a and b`` as two comparisons, so each constant has its own unit."""
+    """Rewrite ``between a and b`` as two comparisons, so each constant has its own time unit."""
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):
@@ -187,7 +187,7 @@ def _split_ranges(query: Any) -> None:
 
 
 def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
-    """Rewrite a constant in UTC, unless it is compared with columns without a time zone."""
+    """Rewrite a constant in UTC; keep it if it is compared with columns without a time zone."""
     kinds = exp.DataType.Type
     if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
         node.to.set("this", kinds.TIMESTAMP)

@@ -36,7 +36,7 @@ def forget(node: Any) -> None:
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Replace a node with an expression built from that node. With ``typed``, keep its type."""
+    """Replace a node with an expression built from it; with ``typed``, keep the node's type."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)
@@ -53,7 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield groups of operands that share a type. ``computed`` includes arithmetic and branches."""
+    """Yield groups of operands of one type; with ``computed``, also for arithmetic and branches."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
