@@ -161,7 +161,7 @@ class Snapshots:
             self._catalog.forget_partition(partition)
 
     def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
-        """Keep files until the session is unpinned."""
+        """Keep files until `unpin` is called for the session."""
         with self._db.transaction() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO pins VALUES (?, ?)",

@@ -214,7 +214,7 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Add the generated partition columns that the rows and ``spec`` lack.
+    """Add the generated partition columns that are neither in the rows nor in ``spec``.
 
     If the table has the property ``ingestion_time_partition``, the column ``_partitiontime``
     defaults to the truncated time of the INSERT.

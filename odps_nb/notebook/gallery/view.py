@@ -112,7 +112,7 @@ class Gallery(LiveView):
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the selected blobs, indexed like their rows."""
+        """The references of the selected blobs, with the same index as their rows."""
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:

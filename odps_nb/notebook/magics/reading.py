@@ -330,7 +330,7 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
-    """Show the plan and raise a one-line error if a read without a limit is too large."""
+    """If a read without a limit is too large, show the plan and raise a one-line error."""
     most = context.options().confirm_above
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):

@@ -116,7 +116,7 @@ _HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", 
 
 
 def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts the detected format and could mislead.
+    """Whether the declared media type contradicts the detected format and could mislead users.
 
     A declared type contradicts the detected format if it
 

@@ -45,7 +45,7 @@ class Choice:
         return all_of([one.where for one in self.conditions])
 
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
-        """Return the choice in which a condition replaces the other conditions on its column.
+        """Return the choice with ``made`` in place of all other conditions on the same column.
 
         An exclusion keeps the other conditions; exclusions of single values are merged.
         """

@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition of the only kind for which ``given`` has a value."""
+    """Return the one condition that the arguments describe; raise if there is none or several."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -262,7 +262,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for rows without a bar, independent of how NaN is sorted."""
+    """Return the condition for rows that no bar shows; it does not depend on how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}

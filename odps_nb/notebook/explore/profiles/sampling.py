@@ -83,7 +83,7 @@ def draw_sample(
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
     number of matching rows, if known. If this number is at most ``most``, a single read from the
-    start returns all of them, because the service then skips the most rows.
+    start returns all of them, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:
@@ -187,7 +187,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)`` or none; ``found`` rows have matched so far."""
+        """Return the next ranges ``(start, rows)``; empty at the end. ``found`` rows matched."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))

@@ -110,7 +110,7 @@ def shown_value(value: Any, timezone: str | None) -> str:
 
 
 def _local(moment: datetime.datetime, timezone: str | None) -> datetime.datetime:
-    """Return an instant as local time; the offset is included if it is needed."""
+    """Return an instant as local time, with the offset if it is needed."""
     if moment.tzinfo is None:
         return moment
     zone = ZoneInfo(timezone or "UTC")

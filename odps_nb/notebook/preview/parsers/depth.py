@@ -23,7 +23,7 @@ _HUGE: Final = 1e20
 
 
 def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """Convert a one-band raster to L or LA; return the values drawn as black and white as facts."""
+    """Convert a one-band raster to L or LA; the facts state the values drawn as black and white."""
     values = np.asarray(image)
     hidden = ~np.isfinite(values)
     marks = ["NaN"] if hidden.any() else []
