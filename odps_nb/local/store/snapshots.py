@@ -104,7 +104,7 @@ class Snapshots:
         )
 
     def version_at(self, table: StoredTable, at: float) -> int:
-        """Return the latest version committed by ``at`` (epoch seconds), or 0 if there is none."""
+        """Return the last version committed up to ``at`` (epoch seconds), or 0 if there is none."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
             table.table_id,

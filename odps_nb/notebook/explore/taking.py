@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return cell code that reads the selected rows into a new variable, not one of ``used``."""
+    """Return code for a cell that reads the selected rows into a variable not in ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()

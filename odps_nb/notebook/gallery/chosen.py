@@ -81,7 +81,7 @@ class Chosen:
         self._formats: dict[int, Format] = {}
         self._texts: dict[int, str] = {}
         self._kept = 0
-        #: The last search text, and the blobs already searched for it.
+        #: The last search text, and for each blob searched so far, whether it contains the text.
         self._found: tuple[str, dict[int, bool]] = ("", {})
         self.choice = GalleryChoice()
         self.indices: Sequence[int] = range(len(column))

@@ -55,7 +55,7 @@ class Condition:
 
 
 def written(where: str) -> Condition:
-    """Return a condition that the user wrote."""
+    """Return the condition for a filter that the user wrote."""
     return Condition(where=where, text=where)
 
 

@@ -90,7 +90,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str, str]] = {
 
 
 def text_of(value: Any, timezone: str | None) -> str:
-    """Return the text that `typed_value` converts to the same value."""
+    """Return the text that `typed_value` converts back to this value."""
     if isinstance(value, datetime.datetime):
         return _local(value, timezone).isoformat()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
