@@ -144,7 +144,7 @@ def _watch(limit: int) -> None:
 
 
 def _memory() -> int:
-    """Return this process's memory use in bytes, or its peak if nothing else is available."""
+    """Return this process's memory use in bytes, or the peak if nothing else is available."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - every 20 ms
             _, resident, shared = file.read().split()[:3]

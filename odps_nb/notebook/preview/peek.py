@@ -27,7 +27,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
     embed
         Maximum bytes to embed in a ``data:`` URL.
     alone
-        Whether the blob is shown alone, at large size; the read limit is then at least `Kind.alone`.
+        Whether the blob is shown alone and large; the read limit is then at least `Kind.alone`.
     """
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file)

@@ -95,7 +95,7 @@ def sent(one: ItemProgress) -> str:
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
-    """Return the ids needed for support: those of the session or instance and ``last`` requests."""
+    """Return the ids needed for support: session or instance id, and the ``last`` request ids."""
     label = "instance" if snapshot.operation == "sql" else "session"
     found = [f"{label} {snapshot.session_id}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
