@@ -112,7 +112,7 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at row ``start``, or the last page if ``start`` is too high."""
+        """Return the page that begins at row ``start``, or the last page if no page does."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]

@@ -206,7 +206,7 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that outlives its cell; terminals show nothing."""
+        """Return a listener for an operation that outlives its cell; a terminal shows nothing."""
         from odps_nb.notebook.progress.cards import CardListener
 
         listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)

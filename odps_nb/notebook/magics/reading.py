@@ -283,7 +283,7 @@ def _finish(
         refuse(args, *_dtypes(args), why=f"only pandas results can have it, not -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
-        # Each action on the DataFrame shows its own progress, unless quiet disables progress.
+        # Each action on the DataFrame shows its own progress, which ``quiet`` disables.
         frame = source.to_spark(
             spark_session(context, quiet=args.quiet), progress=False if args.quiet else None
         )

@@ -229,7 +229,7 @@ def _words(
 def bar_condition(
     column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
 ) -> Condition:
-    """Return the condition that selects the rows counted in a bar, or all other rows."""
+    """Return the condition for the rows counted in a bar; with ``exclude``, for all other rows."""
     if bar.is_beside:
         return _beside(column, bar, timezone, exclude=exclude)
     op, values, below = "values", [bar.value], False
@@ -289,7 +289,7 @@ def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) ->
 def value_condition(
     column: Column, value: pa.Scalar, timezone: str | None, *, exclude: bool
 ) -> Condition:
-    """Return the condition that selects the rows with the value of a cell, or all other rows."""
+    """Return the condition for rows with a cell's value; with ``exclude``, for all other rows."""
     if not value.is_valid:
         return make_condition(column, "null", exclude=exclude)
     if pa.types.is_nested(value.type) or column.type.code is TypeCode.BLOB:

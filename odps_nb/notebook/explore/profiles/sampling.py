@@ -187,7 +187,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)`` or ``[]``; ``found`` rows have matched so far."""
+        """Return the next ranges ``(start, rows)`` or ``[]``; ``found`` rows matched so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))
