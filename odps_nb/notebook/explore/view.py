@@ -555,7 +555,7 @@ class RowView(TakesRows):
     ) -> Chart:
         """Return a chart of the selected rows, computed by SQL jobs.
 
-        If ``by_query`` is false, it is computed from the stored rows of a result instead.
+        If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
         """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)

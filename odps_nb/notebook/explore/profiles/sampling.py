@@ -171,7 +171,8 @@ class RandomParts:
 
     So even a few rounds are spread over the whole table. The first round reads about ``sample``
     rows. If too few of them match a filter, the size of the next round depends on the share of
-    matching rows, up to 4 times the rows read so far. Ranges are in random order.
+    matching rows, but is at most 4 times the number of rows read so far. Ranges are in random
+    order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
