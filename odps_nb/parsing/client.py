@@ -227,7 +227,7 @@ def _stop(timer: threading.Timer) -> None:
 
 
 def _refusal(found: dict[str, Any]) -> OdpsNbError:
-    """Return the error that a parser raised; allow only two classes."""
+    """Return the error that a parser raised; only two classes are allowed."""
     made = _REFUSALS.get(str(found["refused"]))
     facts = _checked(found.get("facts"), dict)
     if made is None or facts.keys() - set(made.fact_names):

@@ -89,7 +89,7 @@ def unevenness(number: int, fields: int, names: int) -> str:
 
 
 def _comments(sample: str) -> tuple[int, int]:
-    """Return the offsets of the end of the leading comments and of the last comment."""
+    """Return two offsets: the end of the leading comments, and the start of the last comment."""
     at = last = 0
     while sample.startswith("#", at):
         end = sample.find("\n", at)

@@ -43,7 +43,7 @@ _RETURNS = {
 
 
 class Types:
-    """The types of one query's nodes; ``results`` are the types of its result columns."""
+    """The types of a query's nodes; ``results`` contains the types of the result columns."""
 
     def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
@@ -99,7 +99,7 @@ def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
 
 
 def _exploded(query: Any) -> dict[tuple[str, str], Any]:
-    """Return the column types of LATERAL VIEWs by (alias, name); sqlglot infers wrong types."""
+    """Return the column types of LATERAL VIEWs by (alias, name), because sqlglot's are wrong."""
     found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
@@ -137,7 +137,7 @@ def average_type(of: Digits) -> Digits:
 
 
 def product_type(left: Digits, right: Digits) -> Digits:
-    """Return the type of a product. The scale is limited to 18, or a factor's scale if larger."""
+    """Return the type of a product. Its maximum scale is 18, or a factor's scale if larger."""
     scale = min(left[1] + right[1], max(_SCALE, left[1], right[1]))
     return min(_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 

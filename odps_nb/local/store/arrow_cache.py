@@ -23,7 +23,7 @@ _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """A cache in one folder, limited to ``limit`` bytes and a quarter of the free disk space."""
+    """A cache in one folder, limited to ``limit`` bytes and to a quarter of the free disk space."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder

@@ -149,7 +149,7 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            # a file on disk that the catalog does not list is about to be added
+            # a file on disk that is not in the catalog is about to be registered, so keep its uses
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
                 [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],

@@ -208,7 +208,7 @@ class DataFolder:
 
 
 def _checked(name: str) -> str:
-    """Return a name that may be a file id; otherwise, raise `ValueError`."""
+    """Return ``name`` if it can be a file id; otherwise, raise `ValueError`."""
     if not name.isalnum() or len(name) > 64:
         raise ValueError(f"not a file id: {name!r}")
     return name

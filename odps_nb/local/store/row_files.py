@@ -122,7 +122,7 @@ class RowFileWriter:
 
 
 def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
-    """Return the time unit and name mark of a file merged from files with these names."""
+    """Return the time unit and the name mark for a file that is merged from the named files."""
     far = any(name.endswith(FAR) for name in names)
     fine = any(name.endswith(FINE) for name in names)
     if far and fine:

@@ -104,7 +104,7 @@ class Snapshots:
         )
 
     def version_at(self, table: StoredTable, at: float) -> int:
-        """Return the latest version committed by ``at`` (epoch seconds), or 0 if there is none."""
+        """Return the last version committed up to ``at`` (epoch seconds), or 0 if there is none."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
             table.table_id,
@@ -161,7 +161,7 @@ class Snapshots:
             self._catalog.forget_partition(partition)
 
     def pin(self, session_id: str, segments: Iterable[Segment]) -> None:
-        """Keep files until the session is unpinned."""
+        """Keep files until `unpin` is called for the session."""
         with self._db.transaction() as db:
             db.executemany(
                 "INSERT OR IGNORE INTO pins VALUES (?, ?)",

@@ -72,7 +72,7 @@ def match_columns(
 def _by_place(
     found: Sequence[int | None], columns: Sequence[Column], width: int, optional: Sequence[str]
 ) -> tuple[int | None, ...] | None:
-    """Match columns by position, or return ``None`` if the count or a known name does not match."""
+    """Match columns by position; ``None`` if the count or the position of a known name differs."""
     absent_ok = [i is None and c.name in optional for c, i in zip(columns, found, strict=True)]
     skipped = absent_ok if width < len(columns) else [False] * len(columns)
     if width != len(columns) - sum(skipped):
@@ -199,7 +199,7 @@ def _fit_struct(
         if place is None:
             members.append(pa.nulls(len(array), inner))
             continue
-        # field() respects the slice but not the parent's nulls
+        # field() applies the slice but not the parent's nulls
         members.append(_fit(array.field(place), member.type, inner, f"{path}.{member.name}", blobs))
     return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(array))
 

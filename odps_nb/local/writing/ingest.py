@@ -171,7 +171,7 @@ class Ingest:
 def _groups(
     keys: list[pa.DictionaryArray],
 ) -> Iterator[tuple[tuple[str, ...], np.ndarray | None]]:
-    """Yield each combination of key values with its row indexes, in order."""
+    """Yield each combination of key values with the indexes of its rows, in order."""
     if all(len(key.dictionary) == 1 for key in keys):
         yield tuple(key.dictionary[0].as_py() for key in keys), None
         return
@@ -214,7 +214,7 @@ _TIME = "_partitiontime"
 
 
 def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
-    """Add the generated partition columns that the rows and ``spec`` lack.
+    """Add the generated partition columns that are neither in the rows nor in ``spec``.
 
     If the table has the property ``ingestion_time_partition``, the column ``_partitiontime``
     defaults to the truncated time of the INSERT.

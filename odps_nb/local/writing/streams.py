@@ -36,7 +36,7 @@ class StoredWriteSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One stream of a session. ``token`` is empty unless the stream is exactly-once."""
+    """One stream of a session. ``token`` is set only if the stream is exactly-once."""
 
     stream_id: str
     version: int

@@ -29,7 +29,7 @@ BATCH_ROWS = 64 * 1024
 
 
 class Publisher:
-    """Makes additions visible, merged by key if the table has a primary key."""
+    """Makes added files visible, and merges their rows by key if the table has a primary key."""
 
     def __init__(self, database: Database, snapshots: Snapshots, folder: DataFolder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder

@@ -218,7 +218,7 @@ class Explorer(TakesRows, LiveView):
             self._choose(self._asked, is_agreed=True)
 
     def _asks(self, task: str, cost: int, again: str = "") -> bool:
-        """Ask the user to confirm a job that reads over `ASK_BYTES` or runs a query ``again``.
+        """Ask the user to confirm a job that reads over `ASK_BYTES` or runs a query again.
 
         Return whether confirmation is needed.
         """
@@ -348,7 +348,7 @@ class Explorer(TakesRows, LiveView):
     # -- profiles and cells ---------------------------------------------------------------------
 
     def _describe_and_count(self) -> None:
-        """Start to profile and count the matching rows, unless this is already done."""
+        """Start profiling and counting the matching rows if this has not been done yet."""
         if self.view.all_rows != 0:
             self._begin("profile", self._describe)
         if self.view.matching is None:

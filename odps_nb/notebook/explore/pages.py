@@ -112,7 +112,7 @@ class _Pager(ABC):
         return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at row ``start``, or the last page if there is none."""
+        """Return the page that begins at row ``start``, or the last page if no page does."""
         if start in self._pages:
             self._pages.move_to_end(start)
             return self._pages[start]
@@ -177,7 +177,7 @@ class RangePager(_Pager):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Rows not yet in a page, starting ``since`` rows after the stream position ``place``."""
+    """Rows not yet on a page, starting ``since`` rows after the stream position ``place``."""
 
     place: RowPlace
     since: int
@@ -187,7 +187,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The last stream position, and the numbers of rows found after and searched before it."""
+    """The last stream position, and the numbers of rows found after it and searched before it."""
 
     place: RowPlace = START
     since: int = 0
@@ -214,7 +214,7 @@ class PageMarks:
         self._step, self._marks = size, dict[int, Mark]()
 
     def put(self, mark: Mark) -> None:
-        """Store a mark, unless there are so many marks that this page is skipped."""
+        """Store a mark, or do nothing for a page that is skipped to limit the number of marks."""
         if mark.start % self._step:
             return
         self._marks[mark.start] = mark
@@ -355,7 +355,7 @@ class StreamPager(_Pager):
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Remove and return the first ``rows`` rows that are not yet in a page."""
+        """Remove and return the first ``rows`` rows that are not yet on a page."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)

@@ -79,7 +79,7 @@ def file_kind(name: str) -> FileKind:
 
 
 def words_of(made: WrittenFile) -> str:
-    """Return the size of a file in words."""
+    """Describe the size of a file in rows and bytes, and whether it is truncated."""
     first = "only the first " if made.is_cut else ""
     return f"{first}{count_of(made.rows, 'row')}, {format_bytes(made.size)}"
 
@@ -91,7 +91,7 @@ def file_name(title: str, kind: FileKind) -> str:
 
 
 def cell_code(view: RowView, used: set[str]) -> str:
-    """Return cell code that reads the selected rows into a new variable, not one of ``used``."""
+    """Return code for a cell that reads the selected rows into a variable not in ``used``."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -157,7 +157,7 @@ def _writer(kind: FileKind, sink: _Chunks, schema: pa.Schema) -> Any:
 
 
 def _pieces(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Divide batches into pieces of about `PIECE` bytes; an empty batch yields none."""
+    """Divide batches into pieces of about `PIECE` bytes; an empty batch yields no piece."""
     batch: pa.RecordBatch | None = first
     while batch is not None:
         step = max(1, batch.num_rows * PIECE // max(PIECE, batch.nbytes))

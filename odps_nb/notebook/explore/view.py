@@ -369,7 +369,7 @@ class RowView(TakesRows):
     def bar(
         self, column: int, bar: int, *, label: str | None = None, exclude: bool = False
     ) -> Choice:
-        """Return the choice with this bar as the column's only condition; -1 selects the nulls.
+        """Return the choice with this bar as the column's only condition; bar -1 is the nulls.
 
         ``exclude`` selects the other rows instead; values that were already excluded stay excluded.
         ``label`` is the bar's label in the caller's profile, which may be out of date.
@@ -434,7 +434,7 @@ class RowView(TakesRows):
 
     @property
     def unprofiled(self) -> str:
-        """Text to append to the label of profiles if they ignore the search."""
+        """Text to append to profile labels: ``""``, or a remark that the search is ignored."""
         return ", without the search" if self.choice.search else ""
 
     def describe(self, cancel: CancelToken | None = None) -> TableProfile:
@@ -555,7 +555,7 @@ class RowView(TakesRows):
     ) -> Chart:
         """Return a chart of the selected rows, computed by SQL jobs.
 
-        If ``by_query`` is false, it is computed from the stored rows of a result instead.
+        If ``by_query`` is false, the chart is computed from the stored rows of a result instead.
         """
         token, rows = cancel or CancelToken(), self._rows.twin()
         token.watch(rows)
@@ -565,7 +565,7 @@ class RowView(TakesRows):
     def chart_cost(
         self, choice: ChartChoice, cancel: CancelToken | None = None
     ) -> tuple[int | None, str]:
-        """Return the byte count of one SQL job of a chart, and why the job runs a query again.
+        """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
 
         The byte count is ``None`` if a chart can be computed from the stored rows of a result.
         """

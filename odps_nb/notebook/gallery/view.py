@@ -112,7 +112,7 @@ class Gallery(LiveView):
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the selected blobs, indexed like their rows."""
+        """The references of the selected blobs, with the same index as their rows."""
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
@@ -128,7 +128,7 @@ class Gallery(LiveView):
         self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
-        """Sort by ``row``, or by ``name`` or ``size``, which first send one request per blob."""
+        """Sort by ``row``, ``name`` or ``size``; the latter two first send one request per blob."""
         self._show(replace(self._chosen.choice, order=order, descending=descending))
 
     def _show(self, choice: GalleryChoice) -> None:

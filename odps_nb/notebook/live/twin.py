@@ -246,4 +246,4 @@ class Told(Flusher):
         self._send(told)
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
-        pass  # a separate message sends the result
+        pass  # the result is sent in a separate message

@@ -197,7 +197,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
 
 
 class NameCache:
-    """A cache of table, column and partition names; refreshes those older than ``ttl`` seconds."""
+    """A cache of table, column and partition names that refreshes names after ``ttl`` seconds."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
+        """Use this connection from now on; ``origin`` holds the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
@@ -206,7 +206,7 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that outlives its cell; terminals show nothing."""
+        """Return a listener for an operation that outlives its cell; a terminal shows nothing."""
         from odps_nb.notebook.progress.cards import CardListener
 
         listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)

@@ -50,7 +50,7 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 
 def each_table(describe: Callable[[str], T], names: Sequence[str]) -> list[T | None]:
-    """Describe tables, a few at a time; the result is ``None`` for those that cannot be read."""
+    """Describe tables, a few at a time; the result is ``None`` for a table that cannot be read."""
 
     def described(name: str) -> T | None:
         try:

@@ -129,7 +129,7 @@ class OdpsMagics(Magics):
         text = ""
         if command.takes_text:
             rest, text = split_text(after, command.run)
-            is_silent = False  # the semicolon ends the statement
+            is_silent = False  # here, a semicolon ends the SQL statement
         else:
             rest = split_line(after)
         refuse_keys(rest)

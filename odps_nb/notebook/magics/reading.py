@@ -283,7 +283,7 @@ def _finish(
         refuse(args, *_dtypes(args), why=f"only pandas results can have it, not -t {kind}")
     if kind == "spark":
         refuse(args, "bg", "max_bytes", why="Spark reads rows only when its DataFrame is used")
-        # Each action on the DataFrame shows its own progress, unless quiet disables progress.
+        # Each action on the DataFrame shows its own progress, which ``quiet`` disables.
         frame = source.to_spark(
             spark_session(context, quiet=args.quiet), progress=False if args.quiet else None
         )
@@ -330,7 +330,7 @@ def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
 
 
 def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> None:
-    """Show the plan and raise a one-line error if a read without a limit is too large."""
+    """If a read without a limit is too large, show the plan and raise a one-line error."""
     most = context.options().confirm_above
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):

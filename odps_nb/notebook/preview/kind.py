@@ -60,7 +60,7 @@ class Head:
     def of(
         cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
     ) -> Head:
-        """Create a head: decode the bytes if they are text, and find a brand from ``brands``.
+        """Create a head: decode the bytes if they are text, and look for one of ``brands``.
 
         With ``guess``, guess the encoding if none is stated and the bytes are not UTF-8.
         """

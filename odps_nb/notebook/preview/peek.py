@@ -27,7 +27,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
     embed
         Maximum bytes to embed in a ``data:`` URL.
     alone
-        Whether the blob is shown alone, at large size; its limit is then at least `Kind.alone`.
+        Whether the blob is shown alone and large; the read limit is then at least `Kind.alone`.
     """
     with closing(blob.open()) as file:
         format, head, size = _look(blob, file)
@@ -49,7 +49,7 @@ def peek(blob: Blob | StreamedBlob, *, embed: int, alone: bool = False) -> tuple
 
 
 def glance(blob: Blob | StreamedBlob) -> tuple[Format, str]:
-    """Return the format of a blob and, if it is text, its beginning; reads only its head."""
+    """Return the format of a blob and, for text, the first characters; reads only the head."""
     with closing(blob.open()) as file:
         format, head, _ = _look(blob, file)
     text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""

@@ -53,7 +53,7 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
 def chart_cost(
     rows: Rows, choice: ChartChoice, where: str | None, cancel: CancelToken
 ) -> tuple[int | None, str]:
-    """Return the byte count of one SQL job of a chart, and why the job runs a query again.
+    """Return the estimated input bytes of one SQL job, and the reason if it runs a query again.
 
     The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """

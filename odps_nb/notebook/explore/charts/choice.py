@@ -51,7 +51,7 @@ class ChartChoice:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether to stack the colours; only counts and sums can be added up."""
+        """Whether to stack the colours; only counts and sums can be stacked."""
         is_sum = self.agg in ("count", "sum") and self.kind in ("bar", "histogram", "area")
         return is_sum and self.color is not None
 

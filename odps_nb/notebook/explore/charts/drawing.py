@@ -34,9 +34,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 64
 _TEXT, _GRID = "#7a7a7a", "#808080"
 _NONE = "#9a9a9a"  # nulls and others
 COLORS = ("#4c8bf5", "#e8793a", "#2fa37c", "#b45fc4", "#d4a017", "#d6556b", "#3fa7c4")
-_POINTS = 80  # points of a longer line are drawn small, and not at all in the static view
+_POINTS = 80  # above this number, a line's points are small, and omitted in the static view
 _LETTER = 6.2  # average width of a letter in a label
-_MOST_LETTERS = 10  # maximum letters of the tick next to the label for nulls
+_MOST_LETTERS = 10  # maximum letters in the tick label next to the label for nulls
 
 
 def svg(choice: ChartChoice, figures: Figures, *, tips: bool = True) -> str:
@@ -324,7 +324,7 @@ def title(choice: ChartChoice) -> str:
 
 
 def _slots(marks: Sequence[ChartMark], groups: int) -> dict[int, int]:
-    """Return the slot of each group; groups without marks keep theirs and appear as gaps."""
+    """Return the slot of each group, so that a group without marks appears as a gap."""
     used = {mark.group for mark in marks}
     found = [BELOW] if BELOW in used else []
     found += range(groups)

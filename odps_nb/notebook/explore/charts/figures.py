@@ -41,7 +41,7 @@ FAR = 10
 """An axis longer than this many times the range of the middle 98 % of rows is cut to that range."""
 
 _LABEL = 200
-_FINITE = 1e300  # sums and axes of values up to this do not overflow
+_FINITE = 1e300  # values up to this size can be summed and placed on an axis without overflow
 _AGGREGATES = {
     "count": "count({})",
     "sum": "sum({})",
@@ -135,11 +135,11 @@ class FigureQuery:
         return self._grouped(self._truncated(step), step=step)
 
     def _truncated(self, step: ChartStep) -> str:
-        """Return the SQL expression that truncates ``x`` to the start of its step."""
+        """Return the SQL expression that truncates ``x`` to the start of its time step."""
         return f"datetrunc({self._x}, '{step}')"
 
     def _usual_step(self) -> ChartStep:
-        """Return the shortest step that gives few enough groups; an outlier adds only one group."""
+        """Return the shortest time step that yields few enough groups; an outlier adds just one."""
         most = 60 if self._choice.kind in ("bar", "box") else 400
         steps = STEPS[1:] if kind_of(self._choice.x) == "DATE" else STEPS
         counts = zip(steps, self._distinct(list(map(self._truncated, steps))), strict=True)
@@ -178,7 +178,7 @@ class FigureQuery:
         return self._grouped(self._index(x, values), labels)
 
     def _top(self, column: Column, measure: str, most: int) -> pa.Array:
-        """Return the ``most`` values of a column that have the largest measures."""
+        """Return at most ``most`` values of a column: those with the largest measures."""
         name = name_in_sql(column.name)
         rank = "abs(m)" if self._choice.agg in ("sum", "mean") else "m"
         text = f"select {name} v, {measure} m {self._relation} group by {name}"
@@ -187,7 +187,7 @@ class FigureQuery:
         return found.column("v").combine_chunks()
 
     def _named(self, column: Column, values: pa.Array) -> tuple[list[Any], tuple[str, ...]]:
-        """Return sorted values and their labels; text in bars keeps its rank order."""
+        """Return sorted values and their labels; text is sorted only along the x axis of a line."""
         texts = kind_of(column) in ("TEXT", "CHAR") and column.name not in self._rows.partitions
         if not texts or (self._choice.kind in ("line", "area") and column is self._choice.x):
             values = values.take(pc.sort_indices(values))
@@ -293,7 +293,7 @@ def _times(
 ) -> tuple[tuple[str, ...], pa.Table, bool]:
     """Number the groups in the order of their times.
 
-    Return the labels, the table, and whether the labels also cover the steps without rows.
+    Return the labels, the table, and whether the labels include time steps without rows.
     """
     times = found.column("g").combine_chunks()
     order = pc.unique(times.drop_null())
@@ -313,7 +313,7 @@ def _times(
 
 
 def _every_step(order: pa.Array, step: ChartStep) -> pa.Array | None:
-    """Return all steps from the first to the last group; ``None`` if there would be too many."""
+    """Return all time steps from the first to the last group, or ``None`` if there are too many."""
     known = order.to_pylist()
     if len(known) < 2:
         return order
@@ -353,5 +353,5 @@ def _marks(found: pa.Table) -> tuple[tuple[ChartMark, ...], int]:
 
 
 def last(index: int) -> tuple[bool, int]:
-    """Return a sort key that puts named groups first, then all others, then nulls."""
+    """Return a sort key: named groups come first, then the group of all others, then nulls."""
     return index < 0 and index != BELOW, index

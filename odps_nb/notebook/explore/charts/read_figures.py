@@ -35,7 +35,7 @@ _FIRST_ROWS = 1000
 
 
 def why_not_read(rows: Rows, cancel: CancelToken) -> str:
-    """Return the reason not to read the rows of a result for a chart; ``""`` if there is none.
+    """Return why a chart should not read the rows of a result; ``""`` if it may read them.
 
     The size is estimated from the first rows.
     """
@@ -157,7 +157,7 @@ class ReadFigures(FigureQuery):
         return pa.table({**made, **ends, "q": [one and one[1:-1] for one in parts]})
 
     def _measured(self) -> pa.Array:
-        """Return the column to aggregate, in a type in which the aggregate is exact."""
+        """Return the column to aggregate, cast to a type in which the aggregate is exact."""
         choice = self._choice
         assert choice.y is not None  # checked by the caller
         array = self._arrays[choice.y.name]

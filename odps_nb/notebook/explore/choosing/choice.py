@@ -45,9 +45,9 @@ class Choice:
         return all_of([one.where for one in self.conditions])
 
     def with_only(self, of: Column, made: Condition, timezone: str | None) -> Choice:
-        """Return the choice in which a condition replaces the other conditions on its column.
+        """Return the choice with ``made`` in place of all other conditions on the same column.
 
-        An exclusion keeps the other conditions; exclusions of single values are merged.
+        If ``made`` is an exclusion, the others stay, and exclusions of single values are merged.
         """
         before = [one for one in self.conditions if one.column == of.name]
         if made.exclude:

@@ -55,7 +55,7 @@ class Condition:
 
 
 def written(where: str) -> Condition:
-    """Return a condition that the user wrote."""
+    """Return the condition for a filter that the user wrote."""
     return Condition(where=where, text=where)
 
 
@@ -123,7 +123,7 @@ def given_condition(
     exclude: bool,
     timezone: str | None,
 ) -> Condition:
-    """Return the condition of the only kind for which ``given`` has a value."""
+    """Return the one condition that the arguments describe; raise if there are none or several."""
     found: list[tuple[str, Sequence[Any]]] = [("null", ())] if null else []
     for op, value in given.items():
         values = value if op in ("range", "values") else (value,)
@@ -229,7 +229,7 @@ def _words(
 def bar_condition(
     column: Column, bar: Bar, timezone: str | None, *, exclude: bool = False
 ) -> Condition:
-    """Return the condition that selects the rows counted in a bar, or all other rows."""
+    """Return the condition for the rows counted in a bar; with ``exclude``, for all other rows."""
     if bar.is_beside:
         return _beside(column, bar, timezone, exclude=exclude)
     op, values, below = "values", [bar.value], False
@@ -262,7 +262,7 @@ def _of_value(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) 
 
 
 def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) -> Condition:
-    """Return the condition for rows without a bar, independent of how NaN is sorted."""
+    """Return the condition for rows that no bar shows; it does not depend on how NaN is sorted."""
     name = name_in_sql(column.name)
     finite = f"{name} >= -{_LARGEST} and {name} <= {_LARGEST}"
     values: dict[str, object] = {"v": list(bar.others)}
@@ -289,7 +289,7 @@ def _beside(column: Column, bar: Bar, timezone: str | None, *, exclude: bool) ->
 def value_condition(
     column: Column, value: pa.Scalar, timezone: str | None, *, exclude: bool
 ) -> Condition:
-    """Return the condition that selects the rows with the value of a cell, or all other rows."""
+    """Return the condition for rows with a cell's value; with ``exclude``, for all other rows."""
     if not value.is_valid:
         return make_condition(column, "null", exclude=exclude)
     if pa.types.is_nested(value.type) or column.type.code is TypeCode.BLOB:

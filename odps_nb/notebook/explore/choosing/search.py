@@ -21,7 +21,7 @@ MAX_SORTED_BYTES = 256 * 2**20
 """Maximum bytes of matching rows to hold in memory while sorting them."""
 
 _DIGITS = "0123456789-+."
-# the characters that displayed values of each kind may contain; other kinds may contain any
+# characters that displayed values may contain, by kind; a kind not listed may contain any
 _SIGNS = {
     "INTEGER": _DIGITS,
     "FLOAT": _DIGITS + "einfa",
@@ -184,7 +184,7 @@ class KnownRows:
         return int(self._table.num_rows)
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """Yield rows by number."""
+        """Yield at most ``rows`` rows, beginning with row ``start``."""
         yield from _batches_of(self._table.slice(start, rows))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -192,7 +192,7 @@ class KnownRows:
         yield from _batches_of(self._table)
 
     def renewed(self) -> KnownRows:
-        """Return the same rows, because they need no session."""
+        """Return this object, because rows in memory need no session."""
         return self
 
     def stop(self) -> None:

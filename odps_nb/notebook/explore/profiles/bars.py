@@ -1,4 +1,4 @@
-"""The bars of a column's profile: ranges of an axis or single values, and the rows beyond them."""
+"""The bars of a column's profile (ranges of an axis or single values), and rows without a bar."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Bar:
 
     ``value`` is a single value; NaN means all numbers that are not finite. ``others`` lists the
     values that have bars; the group covers all other values. ``low`` and ``high`` are a range,
-    which includes ``high`` only if ``last`` is true. A range with one end covers the values below
-    ``high`` or above ``low``. ``whole`` is the row count without the filter.
+    which includes ``high`` only if ``last`` is true. A range with only one end covers the values
+    below ``high`` or above ``low``. ``whole`` is the row count without the filter.
     """
 
     label: str
@@ -67,7 +67,7 @@ class Histogram:
 
     @classmethod
     def of(cls, scale: Scale, array: pa.Array) -> Histogram | None:
-        """Return an empty histogram with an axis for these values; ``None`` if none is suitable."""
+        """Return an empty histogram with an axis for these values, or ``None`` if no axis fits."""
         places = scale.places(array)
         edges, is_log = _axis(scale, places)
         return cls(scale, edges, is_log=is_log) if len(edges) > 1 else None

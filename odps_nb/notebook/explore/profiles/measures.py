@@ -1,7 +1,7 @@
 """Statistics of a column: mean, deviation and quantiles of numbers, lengths of text values.
 
-`Measures` processes arrays in bounded memory. Quantiles are exact up to `EXACT` values and
-estimated beyond. All other statistics are exact.
+`Measures` processes arrays in bounded memory. Quantiles are exact for up to `EXACT` values and
+estimated for more. All other statistics are exact.
 """
 
 from __future__ import annotations

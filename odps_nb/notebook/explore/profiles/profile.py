@@ -102,14 +102,14 @@ class TableProfile:
 
 
 class Profiler:
-    """Counts the rows of batches; `result` returns a profile of each column."""
+    """Processes batches of rows; `result` returns a profile of each column."""
 
     def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known = [None] * len(columns) if before is None else before.columns
         self._columns = list(map(_Described, columns, known))
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count the rows of a batch."""
+        """Add the rows of a batch to the profile."""
         for n, one in enumerate(self._columns):
             one.add(batch.column(n))
 
@@ -253,7 +253,7 @@ class _Described:
         yield "max", made.max or ("(empty)" if is_text else "")
 
     def _top(self, top: pa.Table, total: int) -> tuple[Bar, ...]:
-        """Return the bars of the most frequent values, and a group of all others."""
+        """Return bars for the most frequent values, and one group for all others."""
         top = top[:TOP_VALUES]
         rest = total - (pc.sum(top.column("n")).as_py() or 0)
         if self._scale is not None:
@@ -264,7 +264,7 @@ class _Described:
         return (*found, Bar("other values", rest, others=tuple(bar.value for bar in found)))
 
     def _valued(self, top: pa.Table) -> tuple[Bar, ...]:
-        """Return a bar for each value of a table."""
+        """Return a bar for each value in ``top``, a table of values and row counts."""
         values = top.column("value")
         labels = cell_texts(values, self._column, LABEL)
         if is_number(self._column):
@@ -332,7 +332,7 @@ class _Values:
         return min(self._sketch.count(), self.total)
 
     def top(self) -> pa.Table:
-        """Return the most frequent values with their row counts; none if no value occurs twice."""
+        """Return the most frequent values with their row counts; empty if no value occurs twice."""
         if self._sketch is None:
             self._merge()
         if self._sketch is None:

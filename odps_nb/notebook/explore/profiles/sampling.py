@@ -83,7 +83,7 @@ def draw_sample(
     A search for matching rows ends after `SAMPLE_SECONDS`. If rows cannot be read by number (for
     example with both a filter and a limit), the first rows are taken. ``matching`` returns the
     number of matching rows, if known. If this number is at most ``most``, a single read from the
-    start returns all of them, because the service then skips the most rows.
+    start returns all of them, because this lets the service skip the most rows.
     """
 
     def are_few() -> bool:
@@ -171,7 +171,8 @@ class RandomParts:
 
     So even a few rounds are spread over the whole table. The first round reads about ``sample``
     rows. If too few of them match a filter, the size of the next round depends on the share of
-    matching rows, up to 4 times the rows read so far. Ranges are in random order.
+    matching rows, but is at most 4 times the number of rows read so far. Ranges are in random
+    order.
     """
 
     def __init__(self, total: int, sample: int, seed: int | None) -> None:
@@ -187,7 +188,7 @@ class RandomParts:
         self._done = 0
 
     def take(self, found: int) -> list[tuple[int, int]]:
-        """Return the next ranges ``(start, rows)`` or none; ``found`` rows have matched so far."""
+        """Return the next ranges ``(start, rows)`` or ``[]``; ``found`` rows matched so far."""
         if self._done:
             wanted = 1.1 * self._done * (self._sample - found) / max(1, found)
             self._step = max(self._least, min(4 * self._done, int(wanted)))

@@ -80,7 +80,7 @@ def _mixed(words: np.ndarray) -> np.ndarray:
 
 
 class QuantileSketch:
-    """Estimates quantiles; a full level keeps every second value for the next level (KLL).
+    """Estimates quantiles; a full level passes every second value to the next level (KLL).
 
     The standard error of a rank is about 0.02 % of the rows.
     """

@@ -43,7 +43,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
 
 
 _HOUR, _DAY, _MONTH, _YEAR = 16, 10, 7, 4  # length of an ISO time up to the hour, day, …
-_PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, beginning
+_PERIODS: list[tuple[int, int, Callable[[str], str]]] = [  # label length, tick length, period start
     *((_HOUR, _HOUR, lambda at, n=n: f"{at[:11]}{int(at[11:13]) // n * n:02}") for n in (3, 6, 12)),
     (_HOUR, _DAY, lambda at: at[:_DAY]),
     *((_HOUR, _DAY, lambda at, n=n: _days_together(at[:_DAY], n)) for n in (2, 4)),
@@ -57,7 +57,7 @@ _IS_BEGIN = re.compile(r"(-01){0,2}( 00)?(:00)?")
 
 
 def _days_together(day: str, count: int) -> str:
-    """Return the first day of a day's ``count``-day period; weeks begin on Monday."""
+    """Return the first day of the ``count``-day period containing a day; weeks begin on Monday."""
     number = datetime.date.fromisoformat(day).toordinal() - 1
     return str(datetime.date.fromordinal(number // count * count + 1))
 

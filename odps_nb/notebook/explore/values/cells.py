@@ -34,7 +34,7 @@ def kind_of(column: Column) -> str:
 
 
 def is_number(column: Column) -> bool:
-    """Whether the cells of the column are right-aligned."""
+    """Whether the column is numeric; its cells are then right-aligned."""
     return kind_of(column) in ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL")
 
 

@@ -90,7 +90,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str, str]] = {
 
 
 def text_of(value: Any, timezone: str | None) -> str:
-    """Return the text that `typed_value` converts to the same value."""
+    """Return the text that `typed_value` converts back to this value."""
     if isinstance(value, datetime.datetime):
         return _local(value, timezone).isoformat()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
@@ -110,7 +110,7 @@ def shown_value(value: Any, timezone: str | None) -> str:
 
 
 def _local(moment: datetime.datetime, timezone: str | None) -> datetime.datetime:
-    """Return an instant as local time; the offset is included if it is needed."""
+    """Return an instant as local time, with the offset if it is needed."""
     if moment.tzinfo is None:
         return moment
     zone = ZoneInfo(timezone or "UTC")

@@ -95,5 +95,5 @@ KIND = Kind(
     draw_rendered=_draw_rendered,
     fallback=text.draw,
     recognise=_recognise,
-    precedence=TEXTS + 10,  # after SVG, which may begin with the same declarations
+    precedence=TEXTS + 10,  # tried after SVG, which may begin with the same declarations
 )

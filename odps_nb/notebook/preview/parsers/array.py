@@ -20,7 +20,7 @@ _SMALLEST = 16  # minimum rows and columns of a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return shape, type and first rows; with more than two dimensions, those of the first plane.
+    """Return shape, type and first rows (of the first plane, if there are several planes).
 
     If Pillow is installed, a complete array that looks like a picture is returned as a thumbnail.
     """

@@ -76,7 +76,7 @@ def _decoded(value: object) -> str:
 
 
 def _payload(part: Message) -> bytes:
-    """Return the decoded bytes of a part; the source bytes of an embedded message."""
+    """Return the decoded bytes of a part, or the source bytes if it is an embedded message."""
     if part.is_multipart():
         held = part.get_payload()
         return b"".join(one.as_bytes() for one in held if isinstance(one, Message))

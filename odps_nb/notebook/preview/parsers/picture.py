@@ -151,7 +151,7 @@ def check_pixels(width: int, height: int) -> None:
 def thumbnail(image: Image.Image, size: Size) -> bytes:
     """Return a small, upright sRGB picture, encoded in a suitable format.
 
-    The format is PNG for few colours; otherwise JPEG, or WebP for a transparent picture.
+    The format is PNG for few colours; otherwise WebP if the picture is transparent, else JPEG.
     """
     small = _eight_bits(image)
     small.thumbnail(_box(size), reducing_gap=2.0)

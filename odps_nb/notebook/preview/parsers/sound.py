@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Samples = npt.NDArray[np.float32]  # one channel, from -1 to 1
     Levels = npt.NDArray[np.float32]  # minimum and maximum of each column
 
-#: Columns of the drawing.
+#: Columns of the waveform drawing.
 COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds; shorter files are decoded whole
 _MOST: Final = 6_000_000  # maximum samples, for any rate that the file states
-_MOMENT: Final = 9216  # samples per point of a longer file; the first ones of an MP3 are silent
+_MOMENT: Final = 9216  # samples decoded per point of a longer file; an MP3 starts with silent ones
 # frame bytes after the first byte, by mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
 _AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
 _AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)

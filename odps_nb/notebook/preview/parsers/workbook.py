@@ -88,7 +88,7 @@ def _place(letters: bytes) -> int:
 
 
 def _is_locked(data: bytes) -> bool:
-    """Whether the cells are encrypted; the library would report an unknown format.
+    """Whether the cells are encrypted, which the library would report as an unknown format.
 
     See OpenDocument 1.3, part 2, 4.8, and the record FilePass of Excel 97 ([MS-XLS] 2.4.117).
     """

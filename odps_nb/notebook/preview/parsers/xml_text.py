@@ -15,7 +15,7 @@ from xml.parsers import expat
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-#: Maximum lines of text to collect, and characters of each.
+#: Maximum number of text lines to collect, and of characters per line.
 LINES: Final = 80
 LINE_LENGTH: Final = 400
 _DEPTH: Final = 1000
