@@ -154,7 +154,7 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
     content_encoding
         Value of the ``Content-Encoding`` header. Default: the stream's own header, if present.
     max_output
-        Maximum bytes that the coding may decode to; ``None`` for no limit.
+        Maximum bytes after the content coding is decoded; ``None`` for no limit.
     max_blob
         Maximum bytes in one blob.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ArrowReader(Guarded):
-    """The record batches of a table read: iterate over it, or call `read` until ``None``.
+    """Reads the record batches of a table: iterate, or call `read` until it returns ``None``.
 
     Times are time zone-naive UTC values, whatever time zone the stream states. Dictionary-encoded
     text is returned as plain text.

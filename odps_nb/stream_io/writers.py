@@ -242,7 +242,7 @@ class StreamWriter(_Writer[WriteResult]):
         return self._result
 
     def get_route_token(self) -> str | None:
-        """Return the response's route token; ``None`` before `finish`, or if there is none."""
+        """Return the response's route token; ``None`` before `finish`, or if it has none."""
         return None if self._result is None else self._result.route_token
 
 

@@ -32,9 +32,9 @@ _LAST_SECOND = 253402300799  # 9999-12-31T23:59:59Z, the latest datetime
 class Credentials:
     """Keys or tokens that sign requests. The repr hides secrets; pickling raises an error.
 
-    A bearer token alone is sufficient. Otherwise ``access_id`` and ``access_key`` are required,
-    ``sts_token`` for temporary keys, ``region`` for version 4, and ``app_id`` and ``app_key`` for
-    an application that acts for a user.
+    A bearer token alone is sufficient. Otherwise, ``access_id`` and ``access_key`` are required.
+    Temporary keys also require ``sts_token``, version 4 requires ``region``, and an application
+    that acts for a user requires ``app_id`` and ``app_key``.
 
     Raises `ConfigError` if a value contains spaces or line breaks, for example because it was
     pasted. Such a value would make the signature wrong or the header invalid.

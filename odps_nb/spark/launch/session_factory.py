@@ -233,7 +233,7 @@ def defaults(master: str) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
-        if sys.platform == "linux":  # 17-20 % faster; elsewhere socket paths may be too long
+        if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())

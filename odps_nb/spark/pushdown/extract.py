@@ -133,7 +133,7 @@ class _Extractor:
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
         self._own = clause.own
-        assert self._own.schema is not None  # it is an ODPS table or derived from one
+        assert self._own.schema is not None  # the relation is an ODPS table or derived from one
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
         node = self._own.node

@@ -122,7 +122,7 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Plan a query and return what it will read from each table; opens no read session.
+    """Plan a query without opening read sessions; return what it will read from each table.
 
     Sends a request for each table, and one for its partitions if a condition selects among them.
     Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.

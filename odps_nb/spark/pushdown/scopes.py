@@ -16,13 +16,14 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Clauses of an outer SELECT through which a condition can be pushed, or that do not affect WHERE.
+# Clauses of an outer SELECT through which a condition can be pushed down.
 _OPEN_PARTS = frozenset(
     {
         *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),
         *("sort", "cluster", "distribute", "distinct", "hint", "with_"),
     }
 )
+# The clauses that a SELECT may have if only its own WHERE is pushed down.
 _KNOWN_PARTS = _OPEN_PARTS | {"limit", "offset", "windows", "qualify"}
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_"})

@@ -75,8 +75,8 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use the settings of that connection unless options override the
-    settings, so that no option contains a key. With Spark Connect, always pass `odps`: the server
+    With `odps`, readers and writers use the settings of that connection, which options can
+    override, so no option has to contain a key. With Spark Connect, always pass `odps`: the server
     logs plans with their options, and redacts access keys only in sessions for which `register` was
     called.
 
@@ -93,7 +93,7 @@ def register(
     - ``starting_version``: ``"earliest"`` (default: existing rows first), ``"latest"`` (only new
       rows), or the number of the version to begin after
     - ``max_versions_per_trigger``: maximum versions in a micro-batch; requires PySpark 4.2
-    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they raise errors
+    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they cause errors
     - ``poll_seconds``: maximum age of the cached newest version; default 1
 
     ``writeStream`` accepts the writer options except ``create`` and ``partitioned_by``;

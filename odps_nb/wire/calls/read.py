@@ -1,4 +1,4 @@
-"""Requests for read sessions, rows and previews as values (``docs/protocol.md`` sections 3, 4)."""
+"""Requests for read sessions, rows and previews (``docs/protocol.md`` sections 3, 4)."""
 
 from __future__ import annotations
 

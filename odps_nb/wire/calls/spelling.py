@@ -186,7 +186,7 @@ def partition_member(name: str) -> FieldPlace:
 
 
 def partition_param(name: str) -> FieldPlace:
-    """Return the `FieldPlace` of a parameter that contains a partition, which may be absent."""
+    """Return the `FieldPlace` of an optional parameter that contains a partition."""
 
     def read(params: Params, key: str) -> PartitionSpec | None:
         text = params.optional(key)

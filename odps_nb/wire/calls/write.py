@@ -1,4 +1,4 @@
-"""Requests for write sessions, streams and rows as values (``docs/protocol.md`` sections 3, 7)."""
+"""Requests for write sessions, streams and rows (``docs/protocol.md`` sections 3, 7)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WriteSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionStateAnswer(StorageAnswer):
-    """The closed streams of a write session, as a mapping of stream ids to highest closed versions.
+    """The closed streams of a write session, as a mapping of stream id to highest closed version.
 
     A staging id is an opaque string that the service creates.
     """
