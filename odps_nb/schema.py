@@ -179,7 +179,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is the server's id for it; ``None`` if unknown.
+    """One column of a table. ``column_id`` is the id on the server; ``None`` if unknown.
 
     ``generated`` is the expression if this is a partition column computed from another column.
     """

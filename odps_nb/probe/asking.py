@@ -30,7 +30,7 @@ CANCEL_SECONDS = 10.0  # seconds of the time limit to reserve for cancelling a s
 
 
 class BoundedTransport:
-    """Transport that enforces the running question's limits by raising `CannotTell`."""
+    """Transport that enforces the current question's limits by raising `CannotTell`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class BoundedTransport:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds left for the running question; at least 0.1."""
+        """Seconds left for the current question; at least 0.1."""
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:

@@ -246,8 +246,8 @@ class BlobStreamReader(ByteReader):
     """The blobs of a body as a file-like object. `read` reads one blob; `next` opens the next one.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
-    byte checks its footer. For a larger blob, an MD5 footer can be checked only if an earlier
-    footer in the body was also MD5; `checksum_verified` reports whether it was checked.
+    byte also checks the footer. For a blob over 8 MiB, an MD5 footer can be checked only if an
+    earlier footer in the body was also MD5; `checksum_verified` reports whether it was checked.
 
     Parameters
     ----------
@@ -291,12 +291,12 @@ class BlobStreamReader(ByteReader):
 
     @property
     def size(self) -> int | None:
-        """Size of the current blob in bytes; ``None`` for a raw blob until its end is reached."""
+        """Size of the current blob in bytes; ``None`` for a raw blob until the end is reached."""
         return self._current().length
 
     @property
     def checksum_kind(self) -> ChecksumKind:
-        """Kind of checksum in the current blob's footer; known once its end is reached."""
+        """Kind of checksum in the current blob's footer; known once the blob's end is reached."""
         return self._current().end.checksum_kind
 
     @property

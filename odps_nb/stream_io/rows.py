@@ -54,8 +54,8 @@ class ArrowReader(Guarded):
     TruncatedError
         Raised during iteration: the stream is truncated.
     FramingError
-        The body is not an Arrow stream, continues after its end, or contains damaged values. Every
-        batch is fully validated.
+        The body is not an Arrow stream, continues after the end of the stream, or contains damaged
+        values. Every batch is fully validated.
     LimitExceededError
         A batch is larger than ``max_batch``, or than ``max_decompressed`` after decompression.
 

@@ -86,7 +86,7 @@ class _Writer(Finishing, Generic[Result]):
         ServiceError
             The server rejected the request.
         TransportError
-            No response arrived, so it is unknown whether the server acted.
+            No response arrived, so it is unknown whether the server acted on the request.
         """
         if self._result is None:
             self._check_open()

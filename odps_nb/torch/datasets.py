@@ -63,8 +63,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass; call this before each pass, as in DistributedSampler.
 
-        If a state of this epoch was loaded, the pass resumes at its position. Otherwise, it begins
-        at the first row.
+        If a state of this epoch was loaded, the pass resumes at the saved position. Otherwise, it
+        begins at the first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0

@@ -317,6 +317,6 @@ def encode_frame(
     *,
     checksum: ChecksumKind = ChecksumKind.CRC32,
 ) -> bytes:
-    """Return one whole frame."""
+    """Return one complete frame."""
     encoder = FrameEncoder(header or FrameHeader(), length=len(data), checksum=checksum)
     return b"".join((encoder.begin(), encoder.feed(data), encoder.finish()))

@@ -80,7 +80,7 @@ class WriteSchema:
 
     @property
     def blob_ids(self) -> dict[str, int]:
-        """Known column ids of the BLOB leaves by path, e.g. ``{"c2.element": 2}``.
+        """The known column ids of BLOB leaves, by path, e.g. ``{"c2.element": 2}``.
 
         BLOBs in MAP keys are excluded, because the service does not accept blobs in keys, and the
         stock client ignores BLOBs in keys.

@@ -243,7 +243,7 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors share this machine."""
+    """Whether driver and executors both run on this machine."""
     return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
 
 

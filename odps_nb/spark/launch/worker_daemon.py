@@ -1,7 +1,7 @@
 """Starts PySpark's worker daemon with the modules of our tasks already imported.
 
 The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
-``spark.python.daemon.module`` to this module if driver and executors share this machine.
+``spark.python.daemon.module`` to this module if driver and executors run on this machine.
 """
 
 from __future__ import annotations

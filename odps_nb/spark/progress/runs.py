@@ -1,8 +1,8 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
 A run is shown when its first task has finished (`odps_nb.spark.progress.counting`). Spark's
-``statusTracker`` reports the number of tasks. If a task is recomputed in its stage, its counts are
-replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
+``statusTracker`` reports the number of tasks. If a task is recomputed in the same stage, its counts
+are replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
 twice.
 """
 

@@ -100,7 +100,7 @@ def _is_counted(star: Any) -> bool:
 
 
 def _is_of(select: Any, star: Any) -> bool:
-    """Whether a star expands to columns of the given select."""
+    """Whether a star expands to columns of this select."""
     from sqlglot import exp
 
     first = select.args.get("from_")

@@ -178,7 +178,7 @@ class _Extractor:
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
-        """Return an expression as a condition; ``None`` if any part has an unknown form.
+        """Return an expression as a condition; ``None`` if any part has an unsupported form.
 
         The condition keeps each row that the expression keeps; if ``negated``, it keeps no other
         rows.

@@ -55,7 +55,7 @@ class ParsedQuery:
 
     ``words`` are all words outside quotes, in lower case; a column whose name is not among them is
     unused. ``plain_texts`` are the literals that all Spark versions interpret alike. ``is_regular``
-    is false if the tree may omit some of the text; ``is_repeatable`` is false if dropping rows may
+    is false if the tree may omit part of the text; ``is_repeatable`` is false if dropping rows may
     change values in other rows. ``zone`` is the session's time zone, ``None`` if unknown. ``fixed``
     lists replacements as (start, end, text).
     """

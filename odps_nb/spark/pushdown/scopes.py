@@ -23,7 +23,7 @@ _OPEN_PARTS = frozenset(
         *("sort", "cluster", "distribute", "distinct", "hint", "with_"),
     }
 )
-# The clauses that a SELECT may have if only its own WHERE is pushed down.
+# Clauses that do not prevent pushing down conditions of the SELECT's own WHERE.
 _KNOWN_PARTS = _OPEN_PARTS | {"limit", "offset", "windows", "qualify"}
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_"})
@@ -34,7 +34,7 @@ Outputs = Sequence[tuple[str, Column | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One relation; ``schema`` is known for ODPS tables, and for relations derived from one."""
+    """One relation; ``schema`` is known for ODPS tables and for relations derived from them."""
 
     alias: str
     join: Any

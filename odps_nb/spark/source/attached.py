@@ -69,7 +69,7 @@ def attach(
     NotFoundError
         A table does not exist.
     ArgumentError
-        Two tables would have the same name, or the name or the database already exists.
+        Two entries would have the same name, or Spark already has this table or database.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive the session.
 

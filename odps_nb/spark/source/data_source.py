@@ -75,10 +75,10 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use the settings of that connection, which options can
-    override, so no option has to contain a key. With Spark Connect, always pass `odps`: the server
-    logs plans with their options, and redacts access keys only in sessions for which `register` was
-    called.
+    With `odps`, readers and writers use the settings of that connection, so that no option has to
+    contain a key. Options override these settings. With Spark Connect, always pass `odps`: the
+    server logs plans with their options, and redacts access keys only in sessions for which
+    `register` was called.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,

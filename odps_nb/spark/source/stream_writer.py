@@ -206,7 +206,7 @@ def _status(storage: StorageClient, session: WriteSessionRef) -> str:
 
 
 def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
-    """Convert rows, which older Spark versions pass, to Arrow batches."""
+    """Convert rows (as passed by older Spark versions) to Arrow batches."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     while some := list(itertools.islice(rows, _ROWS)):

@@ -1,4 +1,4 @@
-"""Checks a DataFrame's columns against its target table before any task runs."""
+"""Checks a DataFrame's columns against the target table before any task runs."""
 
 from __future__ import annotations
 

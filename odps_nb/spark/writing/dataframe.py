@@ -236,7 +236,7 @@ def write_target(
     conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
-    """Check a write against its table; return the target, and whether rows are replaced."""
+    """Check a write against the table; return the target, and whether rows are replaced."""
     from odps_nb.client.catalog import fetch_table
 
     try:

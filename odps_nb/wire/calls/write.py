@@ -341,7 +341,7 @@ class CloseWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRows(StorageCall):
-    """Request to upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
+    """Request to upload rows into a stream; the caller sends the body, a complete Arrow IPC stream.
 
     ``count`` is the number of rows in the body; the service does not check it (pyodps's live tests
     send a different number). ``row_offset`` is the first row's offset in an exactly-once stream.
