@@ -59,7 +59,7 @@ class _Blobs:
         self.end = _NO_END
 
     def noted(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a step; add a note to its errors that states which blob failed."""
+        """Call a step; if it raises, add a note that states which blob failed."""
         try:
             return step(*arguments)
         except ProtocolError as error:

@@ -34,7 +34,7 @@ def _plain(data: Any) -> bytes:
 
 
 class Finishing:
-    """A writer as a context manager; its exit calls `finish`, or `abort` after an error."""
+    """A writer as a context manager; exiting calls `finish`, or `abort` after an error."""
 
     def __enter__(self) -> Self:
         return self

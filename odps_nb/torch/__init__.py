@@ -122,7 +122,7 @@ def blobs(
         Name of the BLOB column; optional if there is only one.
     decode
         Function that the worker calls with each blob's bytes; its result replaces the bytes. Nulls
-        stay ``None``. If workers are spawned, define it at the top level of a module.
+        stay ``None``. If workers are spawned, define the function at the top level of a module.
     max_blob_bytes
         Maximum size of a blob in bytes.
     read_ahead

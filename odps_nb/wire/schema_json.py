@@ -241,7 +241,7 @@ def decode_nested(members: Mapping[str, object]) -> WriteSchema:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
     def known(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Fill in a missing column id from a column of that name in another list."""
+        """Fill in a missing column id from the column with the same name in another list."""
         return tuple(
             replace(one, column_id=ids.get(one.name)) if one.column_id is None else one
             for one in columns

@@ -230,11 +230,11 @@ def verify(
     (``docs/protocol.md`` section 8.2).
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
-    ``/``. ``keys``: returns an access id's secret, ``None`` if unknown. ``prefixes``: paths
-    that a client's endpoint may end with; they are not signed. ``now``: epoch seconds.
-    ``max_skew``: maximum seconds between ``Date`` and ``now``. ``sts_tokens``: returns the
-    temporary token that an access id requires, or ``None``. ``bearers``: returns the access id of a
-    bearer token, ``None`` if unknown.
+    ``/``. ``keys``: function that returns an access id's secret, or ``None`` if unknown.
+    ``prefixes``: paths that a client's endpoint may end with; they are not signed. ``now``: epoch
+    seconds. ``max_skew``: maximum seconds between ``Date`` and ``now``. ``sts_tokens``: function
+    that returns the temporary token that an access id requires, or ``None``. ``bearers``: function
+    that returns the access id of a bearer token, or ``None`` if unknown.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

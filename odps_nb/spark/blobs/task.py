@@ -234,7 +234,7 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
 
 
 class _Results:
-    """Buffers rows that the function returned until a batch is sent."""
+    """Buffers the rows that the function returns, until a batch is sent."""
 
     def __init__(self, task: BlobTask, tracker: ProgressTracker | None) -> None:
         self.task, self.tracker = task, tracker

@@ -83,8 +83,8 @@ def session(
     -------
     pyspark.sql.SparkSession
         If a session is already active, it is returned unchanged and the arguments are ignored. The
-        caller stops the session (``spark.stop()``). With a local master, its Python workers are
-        forked from `odps_nb.spark.launch.worker_daemon`.
+        caller stops the session (``spark.stop()``). With a local master, the session's Python
+        workers are forked from `odps_nb.spark.launch.worker_daemon`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Describes the FROM clause of a select, and finds the outer relations that read the select.
 
-A *relation* is a tree node that produces rows: a table, a CTE name, a subquery. A condition can be
-pushed into a select if its columns are output unchanged and dropping rows does not change the
+A *relation* is a tree node that produces rows: a table, a CTE name or a subquery. A condition can
+be pushed into a select if its columns are output unchanged and dropping rows does not change the
 result for other rows. So the select must not have a limit or window; if it groups rows, the
 condition may use only the grouping keys.
 """

@@ -84,7 +84,7 @@ def register(
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Readers and writers accept the options that
+    `odps_nb.spark.write`) and ``compression``. Readers and writers also accept the options that
     `options` returns, or ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
