@@ -60,7 +60,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Return the member for a name (pyodps's or ours, in any case); ``None`` means `NONE`."""
+        """Return the member for a name (pyodps's or ours, in any case); ``None`` means ``NONE``."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value

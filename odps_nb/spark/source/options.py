@@ -1,4 +1,4 @@
-"""Parses the options of ``format("odps")``; rejects unknown ones, since ignoring them is unsafe."""
+"""Parses the options of ``format("odps")``; rejects unknown ones, as ignoring them is unsafe."""
 
 from __future__ import annotations
 
