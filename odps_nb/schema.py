@@ -168,8 +168,8 @@ OdpsType = (
 class Generated:
     """The expression that computes a partition column's values (AUTO PARTITIONED BY).
 
-    ``text`` is its SQL. For ``trunc_time(source, 'unit')`` with the unit year, month, day or hour,
-    ``source`` and ``unit`` are the arguments; for other expressions both are empty.
+    ``text`` is the expression's SQL text. If it is ``trunc_time(source, 'unit')`` with the unit
+    year, month, day or hour, ``source`` and ``unit`` are the arguments; otherwise, both are empty.
     """
 
     text: str
@@ -179,7 +179,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is its id on the server; ``None`` if unknown.
+    """One column of a table. ``column_id`` is the id on the server; ``None`` if unknown.
 
     ``generated`` is the expression if this is a partition column computed from another column.
     """
@@ -271,7 +271,7 @@ def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
-    """Return the schema with BINARY in place of text in data columns, including nested types.
+    """Return the schema with text types replaced by BINARY in data columns, at any nesting level.
 
     BLOB references and partition columns stay text.
     """

@@ -1,4 +1,4 @@
-"""Keeps keys and tokens out of tracebacks and logs by hiding their reprs.
+"""Keeps keys and tokens out of tracebacks and logs by hiding them in reprs.
 
 Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs. So secrets are
 converted to `Secret` as soon as they enter the package.

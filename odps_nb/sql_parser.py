@@ -39,7 +39,7 @@ def spell(tree: Any, dialect: Any, **options: Any) -> str:
 
 
 def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
-    """Return a copy of a query in which each node has a type, where it can be inferred.
+    """Return a copy of a query with the type of each node, where the type can be inferred.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Return the member for a name (pyodps's or ours, in any case), a member, or ``None``."""
+        """Return the member for a name (pyodps's or ours, in any case); ``None`` means ``NONE``."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -90,7 +90,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Return the member for a value (in any case), a member, or ``None`` (strict)."""
+        """Return the member for a value (in any case); ``None`` means strict."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -215,7 +215,7 @@ class PartitionSpec:
 
     @classmethod
     def of(cls, value: str | Mapping[str, object] | PartitionSpec | None) -> PartitionSpec:
-        """Create a spec from text, a mapping, a spec, or ``None`` (empty).
+        """Create a spec from text, a mapping, another spec, or ``None`` (an empty spec).
 
         Values in a mapping are text, integers or dates, and are used unchanged. In text, ``,`` or
         ``/`` separates levels. Blanks around keys and values are ignored, but quoted values are

@@ -80,7 +80,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def refusal_of(error: BaseException) -> str:
-    """Return ``truncated or damaged: …`` if that is certain, else ``not decoded here: …``."""
+    """Return ``truncated or damaged: …`` if damage is certain, else ``not decoded here: …``."""
     reason = reason_of(error)
     damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
     return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

@@ -30,7 +30,7 @@ CANCEL_SECONDS = 10.0  # seconds of the time limit to reserve for cancelling a s
 
 
 class BoundedTransport:
-    """Transport that enforces the running question's limits by raising `CannotTell`."""
+    """Transport that enforces the current question's limits by raising `CannotTell`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class BoundedTransport:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds left for the running question; at least 0.1."""
+        """Seconds left for the current question; at least 0.1."""
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
@@ -89,11 +89,11 @@ class Response:
 
     @property
     def word(self) -> str:
-        """The result as one word, ``refused`` or ``taken``."""
+        """``refused`` if the service refused the request, else ``taken``."""
         return "refused" if self.is_refusal else "taken"
 
     def outcome(self) -> Observation:
-        """Return whether the service refused the request, the status and the error code."""
+        """Return the status, the error code, and whether the service refused the request."""
         return {"refused": self.is_refusal, "status": self.status, "code": self.code}
 
     def need(self) -> Response:
@@ -217,7 +217,7 @@ class Asker:
         """Send one request, without retries.
 
         ``target`` is a kind of table in ``tables``, or the text of a ``Target``. The body is JSON
-        (``body``) or bytes (``data``). ``kind`` is the content of a successful response: ``json``,
+        (``body``) or bytes (``data``). ``kind`` is what a successful response contains: ``json``,
         ``rows`` or ``data``. A status of 401 or 403 raises `CannotTell` unless ``may_deny``; so
         does a status of 500 or above, unless ``may_fail``.
         """

@@ -1,6 +1,6 @@
 """``odps-nb probe``: asks questions, prints verdicts and writes a report.
 
-Before it exits, it drops the tables that it created, even if it is interrupted or terminated.
+Before exiting, the command drops the tables that it created, even if interrupted or terminated.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Question:
         Observation that odps_nb assumes; a tuple lists several allowed values. Additional members
         of an observation are recorded but not compared.
     needs
-        Kinds of table to use. ``table`` is the user's table; the others (`scratch.KINDS`) are
-        created, which requires ``--write``.
+        Kinds of table to use. ``table`` is the user's table; the probe creates the others
+        (`scratch.KINDS`), which requires ``--write``.
     requests, statements, rows, seconds
         Limits: Storage API requests, SQL statements, rows received, and seconds excluding SQL.
     embedded
@@ -64,7 +64,7 @@ class Question:
 
     @property
     def writes(self) -> bool:
-        """Whether the question needs created tables, and therefore ``--write``."""
+        """Whether the question needs tables that the probe creates, which requires ``--write``."""
         return any(need != "table" for need in self.needs)
 
     @property

@@ -52,8 +52,8 @@ class Prober:
     """Asks questions over one connection; leaving the ``with`` block drops the created tables.
 
     ``scratch`` is the name prefix of the created tables; without it, nothing is created or written.
-    Without ``table``, a created table is read. If ``embedded``, questions that only the real
-    service can answer are skipped.
+    Without ``table``, the probe reads a table that it creates. If ``embedded``, questions that only
+    the real service can answer are skipped.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Creates and drops the tables that ``--write`` uses.
 
-Their comment marks them as created by the probe, and their lifecycle is one day. If a run is
+Each table's comment marks it as created by the probe, and its lifecycle is one day. If a run is
 killed, the next run or the service drops its tables.
 """
 

@@ -83,7 +83,7 @@ def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
 
 
 class ProbeUpload:
-    """A new write session on a table; sends the requests for its streams."""
+    """Opens a write session on a table and sends the requests for its streams."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
         self._asker, self._table = asker, table

@@ -1,4 +1,4 @@
-"""The stream classes of the vendor's SDK, with verified reads and typed errors.
+"""The stream classes of the vendor's SDK, with verified reads.
 
 Names and methods are those of the SDK (``read``, ``write``, ``finish``, ``next``, ``get_status``,
 ``get_request_id``). Failures raise errors from `odps_nb.errors` instead of returning ``None`` or

@@ -75,7 +75,7 @@ class _Filler(io.RawIOBase):
 
 
 def read_into_new(fill: Callable[[memoryview], int], size: int) -> bytes:
-    """Return up to ``size`` bytes from ``fill``, called for 1 MiB at a time until it returns 0."""
+    """Return up to ``size`` bytes; call ``fill`` for 1 MiB at a time until it returns 0."""
     if size <= _TRUSTED_SIZE:
         # A BufferedReader allocates bytes without zeroing them and fills them in place.
         return io.BufferedReader(_Filler(fill), 1).read(size)

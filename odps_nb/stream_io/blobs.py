@@ -59,7 +59,7 @@ class _Blobs:
         self.end = _NO_END
 
     def noted(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a step; add a note to its errors that states which blob failed."""
+        """Call a step; if it raises, add a note that states which blob failed."""
         try:
             return step(*arguments)
         except ProtocolError as error:
@@ -154,7 +154,7 @@ class BlobDataIterator(Guarded, Iterator[BlobRecord]):
     content_encoding
         Value of the ``Content-Encoding`` header. Default: the stream's own header, if present.
     max_output
-        Maximum bytes that the coding may decode to; ``None`` for no limit.
+        Maximum bytes after the content coding is decoded; ``None`` for no limit.
     max_blob
         Maximum bytes in one blob.
 
@@ -246,8 +246,8 @@ class BlobStreamReader(ByteReader):
     """The blobs of a body as a file-like object. `read` reads one blob; `next` opens the next one.
 
     Buffers a window of payload, and up to 8 MiB of each blob. The read that returns a blob's last
-    byte checks its footer. For a larger blob, an MD5 footer can be checked only if an earlier
-    footer in the body was also MD5; `checksum_verified` reports whether it was checked.
+    byte also checks the footer. For a blob over 8 MiB, an MD5 footer can be checked only if an
+    earlier footer in the body was also MD5; `checksum_verified` reports whether it was checked.
 
     Parameters
     ----------
@@ -291,12 +291,12 @@ class BlobStreamReader(ByteReader):
 
     @property
     def size(self) -> int | None:
-        """Size of the current blob in bytes; ``None`` for a raw blob until its end is reached."""
+        """Size of the current blob in bytes; ``None`` for a raw blob until the end is reached."""
         return self._current().length
 
     @property
     def checksum_kind(self) -> ChecksumKind:
-        """Kind of checksum in the current blob's footer; known once its end is reached."""
+        """Kind of checksum in the current blob's footer; known once the blob's end is reached."""
         return self._current().end.checksum_kind
 
     @property

@@ -214,8 +214,8 @@ class CrcStrippingStream(PayloadStream):
         Raised by any read: a block does not match its checksum. The error's ``block`` and
         ``offset`` locate the damage.
     TruncatedError
-        The body ends inside a block. If whole blocks are missing at the end of the body, HTTP or
-        the frames detect that (``docs/protocol.md`` section 6.3).
+        The body ends inside a block. If whole blocks are missing at the end of the body, the HTTP
+        client or the frame decoder detects this (``docs/protocol.md`` section 6.3).
 
     Examples
     --------

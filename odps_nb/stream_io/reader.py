@@ -20,8 +20,9 @@ class StreamReader(ByteReader):
     Parameters
     ----------
     response_or_opener
-        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests),
-        or a function without arguments that fetches a response; it is called when first needed.
+        A response with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one from requests).
+        It may also be a function without arguments that fetches a response; the function is called
+        when the response is first needed.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def rows(
         rows. Text, times and nested values are returned as lists. A null becomes NaN, or raises a
         `ConversionError` if the column's type has no NaN.
     seed
-        Seed for the order, combined with the epoch: from 0 to 2**32 - 1.
+        Seed for the order, from 0 to 2**32 - 1; combined with the epoch's number.
     shuffle
         ``False``: each worker reads its rows in the table's order.
     chunk_rows
@@ -83,7 +83,7 @@ def rows(
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        The scan has a ``limit`` or ``max_bytes``, it reads changes, or an argument is invalid.
+        The scan has a ``limit`` or ``max_bytes`` or reads changes, or an argument is invalid.
     """
     given = locals()
     from odps_nb.access.learning.samples import AsBatches, AsRows
@@ -122,7 +122,7 @@ def blobs(
         Name of the BLOB column; optional if there is only one.
     decode
         Function that the worker calls with each blob's bytes; its result replaces the bytes. Nulls
-        stay ``None``. If workers are spawned, define it at the top level of a module.
+        stay ``None``. If workers are spawned, define the function at the top level of a module.
     max_blob_bytes
         Maximum size of a blob in bytes.
     read_ahead
@@ -135,7 +135,7 @@ def blobs(
     MissingDependencyError
         torch is not installed.
     NotFoundError
-        No BLOB column has the given name; the hint lists the BLOB columns.
+        No BLOB column has that name; the hint lists the BLOB columns.
     ArgumentError
         As for `rows`; also raised if the BLOB is nested in another column.
     """

@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the rank and world size passed, otherwise the process group's, otherwise 0 and 1."""
+    """Return the rank and world size passed, else those of the process group, else 0 and 1."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size must be passed together", argument="rank", hint="pass both or none"
@@ -63,8 +63,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is missin
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass; call this before each pass, as in DistributedSampler.
 
-        If a state of this epoch was loaded, the pass resumes at its position. Otherwise, it begins
-        at the first row.
+        If a state of this epoch was loaded, the pass resumes at the saved position. Otherwise, it
+        begins at the first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0

@@ -95,7 +95,7 @@ def _partition() -> int | None:
 
 
 class _Resources(NamedTuple):
-    """Open resources of a running task, and its partition number."""
+    """The open resources and the partition number of a running task."""
 
     task: BlobTask
     storage: StorageClient
@@ -121,7 +121,7 @@ def _map_batch(
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until it is small enough, because even its input columns may be large."""
+    """Halve a batch until each part is small enough; even its input columns may be large."""
     if batch.num_rows < 2 or batch.nbytes <= LARGEST_BATCH:
         yield batch
         return
@@ -213,7 +213,7 @@ def _fetch(
     with contextlib.closing(fetched):
         for one in fetched:
             if tracker is not None and isinstance(one, OdpsNbError):
-                tracker.add(items=1)  # a failed fetch is done, too
+                tracker.add(items=1)  # finished, although the fetch failed
             if isinstance(one, LimitExceededError) and one.limit == task.largest:
                 yield _too_large(task, one)
             else:
@@ -234,7 +234,7 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
 
 
 class _Results:
-    """Buffers rows that the function returned until a batch is sent."""
+    """Buffers the rows that the function returns, until a batch is sent."""
 
     def __init__(self, task: BlobTask, tracker: ProgressTracker | None) -> None:
         self.task, self.tracker = task, tracker

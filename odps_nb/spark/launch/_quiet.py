@@ -1,4 +1,4 @@
-"""Silences redundant warnings from pyspark and Java, and an error log of pyspark."""
+"""Silences redundant warnings from pyspark and Java, and pyspark's log of query errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide warnings that a Connect server refuses settings that it applied at startup."""
+    """Hide warnings about settings that a Connect server refuses but has applied at startup."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"

@@ -75,7 +75,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def check_free(port: int = PORT) -> None:
-    """Raise if the port of a local server is in use; pyspark cannot use another one."""
+    """Raise if the port of a local server is in use; pyspark cannot use another port."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java servers do
         try:

@@ -83,8 +83,8 @@ def session(
     -------
     pyspark.sql.SparkSession
         If a session is already active, it is returned unchanged and the arguments are ignored. The
-        caller stops the session (``spark.stop()``). With a local master, its Python workers are
-        forked from `odps_nb.spark.launch.worker_daemon`.
+        caller stops the session (``spark.stop()``). With a local master, the session's Python
+        workers are forked from `odps_nb.spark.launch.worker_daemon`.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def defaults(master: str) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             metadata.distribution("odps-nb")  # workers that cannot import the module do not start
             settings["spark.python.daemon.module"] = "odps_nb.spark.launch.worker_daemon"
-        if sys.platform == "linux":  # 17-20 % faster; elsewhere socket paths may be too long
+        if sys.platform == "linux":  # 17-20 % faster; socket paths may be too long on other systems
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     if master.startswith("local["):
         settings["spark.driver.memory"] = _heap(machine_memory())
@@ -243,7 +243,7 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors share this machine."""
+    """Whether driver and executors both run on this machine."""
     return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
 
 

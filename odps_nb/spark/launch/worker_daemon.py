@@ -1,7 +1,7 @@
 """Starts PySpark's worker daemon with the modules of our tasks already imported.
 
 The daemon forks the Python workers, so each of them saves 0.6 s of imports. `session` sets
-``spark.python.daemon.module`` to this module if driver and executors share this machine.
+``spark.python.daemon.module`` to this module if driver and executors run on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
-#: Modules that our tasks import, some of them only at the first row (such as pandas, by pyarrow).
+#: Modules that our tasks import; pyarrow imports some, such as pandas, only at the first row.
 LOADED = (
     "pandas",
     "pyspark.worker",
@@ -38,7 +38,7 @@ if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # exclude the imported modules from the garbage collection after each task
-    # Replaces `traceback` in the daemon's module only.
+    # Replace `traceback` in the daemon's module only.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

@@ -101,7 +101,7 @@ class _Operation:
             self._spark.registerProgressHandler(told)
         try:
             yield
-            if self._tasks:  # count tasks that ended after the last report
+            if self._tasks:  # include the tasks that ended after the last report
                 total = sum(count for _, count in self._tasks.values())
                 self._tracker.count_tasks(total, total)
         finally:
@@ -119,7 +119,7 @@ class _Operation:
         from pyspark.errors import PySparkException
 
         try:
-            while True:  # again, because it misses an operation that is just starting
+            while True:  # repeat: an interrupt misses an operation that is just starting
                 self._interrupt(self._tag)
                 if self._ended.wait(_AGAIN):
                     return

@@ -1,7 +1,7 @@
 """Counts rows and bytes that a task reads, writes or fetches, in a Spark accumulator.
 
 Spark delivers a task's counts after the task has succeeded, before the action returns. Counters
-run on executors, and in the processes that plan and commit ``format("odps")``.
+run on executors, and in the processes in which ``format("odps")`` plans and commits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     """One finished task's share of an activity.
 
     ``query`` is Spark's tag for a query's jobs, and ``tag`` is our tag for an action; each may be
-    empty. A recomputed part has the same stage, partition and number.
+    empty. A part that is recomputed keeps its stage, partition and number.
     """
 
     activity: Activity

@@ -1,8 +1,8 @@
 """Shows the progress of Spark actions on our reads, writes and blob maps, one run per action.
 
 A run is shown when its first task has finished (`odps_nb.spark.progress.counting`). Spark's
-``statusTracker`` reports the number of tasks. If a task is recomputed in its stage, its counts are
-replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
+``statusTracker`` reports the number of tasks. If a task is recomputed in the same stage, its counts
+are replaced. Rows read in two stages (for example, by a sort, which samples them first) are counted
 twice.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds after its last task until a run without active stages ends
-_UNLISTED = 5.0  # seconds after which an unlisted stage is not considered new, but dropped
+_UNLISTED = 5.0  # seconds for which an unlisted stage is considered new; then it is dropped
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; see its error"
 
@@ -51,7 +51,7 @@ def runs_of(context: SparkContext) -> Runs:
     runs = _RUNS.get(context)
     if runs is None:
         runs = _RUNS[context] = Runs(context)
-        weakref.finalize(context, runs.close)  # complete the cards at exit, too
+        weakref.finalize(context, runs.close)  # also complete the cards at exit
     return runs
 
 
@@ -72,7 +72,7 @@ class _Run:
     last: float = field(default_factory=time.monotonic)
     _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
     _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _times: int = 0  # maximum number of reads of one part
+    _times: int = 0  # highest number of reads of any part
     _totals: dict[str, int | None] = field(default_factory=dict)
 
     @property

@@ -100,7 +100,7 @@ def _is_counted(star: Any) -> bool:
 
 
 def _is_of(select: Any, star: Any) -> bool:
-    """Whether a star expands to columns of the given select."""
+    """Whether a star expands to columns of this select."""
     from sqlglot import exp
 
     first = select.args.get("from_")
@@ -141,4 +141,4 @@ def _output_used(tree: Any, select: Any) -> bool:
             return True
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
-    return True  # the result itself, or part of a union, which matches columns by position
+    return True  # the query's result, or part of a union, which matches columns by position

@@ -211,7 +211,7 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 
 
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
-    """Return text that `odps_nb.access.binding` has quoted: ``concat('it', chr(39), 's')``.
+    """Return the text that `odps_nb.access.binding` quotes as ``concat('it', chr(39), 's')``.
 
     Spark versions read adjacent literals such as ``'it''s'`` differently.
     """
@@ -234,7 +234,7 @@ def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
 
 
 def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
-    """Return the value of a cast of text to a date, time or DECIMAL: ``date '2024-01-31'``."""
+    """Return the value of a cast of text to a date, time or DECIMAL, e.g. ``date '2024-01-31'``."""
     from sqlglot import exp
 
     text = tree.this

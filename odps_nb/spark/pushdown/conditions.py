@@ -40,10 +40,10 @@ _ENDS = frozenset(
     """
     and group order having limit offset union except minus intersect qualify window sort cluster
     distribute lateral join inner left right full cross semi anti natural where on
-    """.split()  # noqa: SIM905  # a list is easier to read as text
+    """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 _BEGINS = frozenset(("and", "where", "on"))
-_TRIES = 10  # maximum bounds to try: a bracket may belong to a call, and `and` to `between`
+_TRIES = 10  # maximum bounds to try; a bracket may belong to a call, and an `and` to a `between`
 _NAME = re.compile(r"\w+")
 _MAX_WHERE = 16_000  # characters
 

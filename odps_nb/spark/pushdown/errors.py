@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-#: Matches the line number in Spark's messages; line numbers stay valid after replacing table names.
+#: Matches the line number in Spark's messages, which replacing table names does not change.
 _LINE = re.compile(r"\s*\(line (\d+), pos(?:ition)? \d+\)")
 _VIEW = re.compile(r"\(_pyspark_\w+ as `([^`]*)`\)")
 _SHOWN, _MAX_MESSAGE = 80, 400

@@ -133,7 +133,7 @@ class _Extractor:
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
         self._own = clause.own
-        assert self._own.schema is not None  # it is an ODPS table or derived from one
+        assert self._own.schema is not None  # the relation is an ODPS table or derived from one
         self._schema = self._own.schema
         self._qualifiers = [[self._own.alias]]
         node = self._own.node
@@ -178,7 +178,7 @@ class _Extractor:
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
-        """Return an expression as a condition; ``None`` if any part has an unknown form.
+        """Return an expression as a condition; ``None`` if any part has an unsupported form.
 
         The condition keeps each row that the expression keeps; if ``negated``, it keeps no other
         rows.

@@ -122,11 +122,11 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Plan a query and return what it will read from each table; opens no read session.
+    """Plan a query without opening read sessions; return what it will read from each table.
 
-    Sends a request for each table, and one for its partitions if a condition selects among them.
-    Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
-    Without a session, every table is looked up on the service.
+    Sends a request for each table, and another one to list the table's partitions if a condition
+    selects partitions. Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the
+    active session. Without a session, every table is looked up on the service.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class SparkQuery:
                 return frame.toArrow()
 
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Run the query and return its rows, with the dtypes of a table read.
+        """Run the query and return its rows, with the same dtypes as a table read.
 
         Instants are in the connection's time zone; if it has none, they are naive UTC.
         """

@@ -61,7 +61,7 @@ _WORDS = frozenset(
     for from group having ilike in intersect join lateral like limit map minus not numeric nulls
     offset on or over pivot qualify regexp rlike rollup select sets some struct then union unpivot
     using values varchar when where
-    """.split()  # noqa: SIM905  # a list is easier to read as text
+    """.split()  # noqa: SIM905  # more readable than a list of strings
 )
 # Common functions whose result depends only on their input rows. Any other function makes a query
 # read all rows of its tables.

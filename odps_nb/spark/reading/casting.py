@@ -67,7 +67,7 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
 
 
 def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
-    """Convert instants to the given time zone; with ``None``, to naive UTC."""
+    """Convert instants to a time zone; with ``None``, to naive UTC."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             unit = field.type.unit

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.plan import ReadSession
 
-#: Size for the planner if a table's size is unknown, and the maximum; Spark never broadcasts more.
+#: Maximum size reported to the planner, and the size reported for a table of unknown size; Spark
+#: never broadcasts a table of this size.
 LARGEST = 8 << 30
 _CELL = 8  # minimum bytes of a value in a Spark row; also the size of a `range` number
 #: Number of null columns in `split_rows`; Spark counts each as 100 bytes per row.
@@ -52,7 +53,7 @@ def planned_size(session: ReadSession) -> int:
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
     widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
-    if rows is not None and all(widths):  # values wider than _CELL are stored in addition to it
+    if rows is not None and all(widths):  # a value wider than _CELL needs its width in addition
         return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST

@@ -31,7 +31,7 @@ class SplitList:
     """All splits of a session; stored compactly, because the list is pickled with every task."""
 
     count: int
-    rows: int | None = None  # total rows if the ranges are equal; None: splits by index
+    rows: int | None = None  # total rows if the splits are equal ranges; None for splits by index
     others: tuple[Split, ...] = ()
 
     @classmethod

@@ -69,7 +69,7 @@ def attach(
     NotFoundError
         A table does not exist.
     ArgumentError
-        Two tables would have the same name, or the name or the database already exists.
+        Two entries would have the same name, or Spark already has this table or database.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive the session.
 
@@ -190,7 +190,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
-        if any(row.col_name == "Provider" for row in rows):  # entries made by `attach` lack it
+        if any(row.col_name == "Provider" for row in rows):  # not an entry made by `attach`
             raise ArgumentError(
                 f"Spark already has a table {entry}",
                 argument="tables",

@@ -131,7 +131,7 @@ class CommitLog:
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Link a file to its final name; raise if that exists; no-op if links are unsupported."""
+        """Link a file to its final name; raise if that name exists; no-op without link support."""
         try:
             os.link(beside, path)  # unlike a rename, a link never replaces a file
         except FileExistsError:

@@ -75,16 +75,16 @@ def register(
 ) -> None:
     """Register ``format("odps")`` in a session.
 
-    With `odps`, readers and writers use the settings of that connection unless options override the
-    settings, so that no option contains a key. With Spark Connect, always pass `odps`: the server
-    logs plans with their options, and redacts access keys only in sessions for which `register` was
-    called.
+    With `odps`, readers and writers use the settings of that connection, so that no option has to
+    contain a key. Options override these settings. With Spark Connect, always pass `odps`: the
+    server logs plans with their options, and redacts access keys only in sessions for which
+    `register` was called.
 
     Reader options are ``table``, ``columns`` (comma-separated), ``partitions`` (as in `Table.read`,
     separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``, ``compression``,
     ``text``, ``char_padding``, ``since``, ``until`` and ``changes``. Writer options are ``table``,
     ``partition``, ``overwrite``, ``max_partitions``, ``create``, ``partitioned_by`` (as in
-    `odps_nb.spark.write`) and ``compression``. Readers and writers accept the options that
+    `odps_nb.spark.write`) and ``compression``. Readers and writers also accept the options that
     `options` returns, or ``profile`` with a profile's name.
 
     ``readStream`` accepts the reader options except ``limit``, ``since``, ``until``, ``changes``
@@ -93,7 +93,7 @@ def register(
     - ``starting_version``: ``"earliest"`` (default: existing rows first), ``"latest"`` (only new
       rows), or the number of the version to begin after
     - ``max_versions_per_trigger``: maximum versions in a micro-batch; requires PySpark 4.2
-    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they raise errors
+    - ``skip_overwrites``: ``true`` skips versions that replaced rows; by default, they cause errors
     - ``poll_seconds``: maximum age of the cached newest version; default 1
 
     ``writeStream`` accepts the writer options except ``create`` and ``partitioned_by``;

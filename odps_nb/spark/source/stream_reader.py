@@ -268,7 +268,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Offset(table=seen.table, version=seen.version).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a micro-batch; Spark's limit on files is used for table versions."""
+        """Return the limit of a micro-batch: Spark's limit on files, applied to table versions."""
         from pyspark.sql.streaming import datasource
 
         if self._settings.max_versions is not None:
@@ -308,7 +308,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise went_back(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
-        # A version is never split. Spark's limit on files is used for versions.
+        # A version is never split. Spark's limit on files is applied to versions.
         most = getattr(limit, "max_files", None)
         upto = seen.version if not most else min(seen.version, since.version + int(most))
         began = since.version if since.initial else None

@@ -49,7 +49,7 @@ else:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
         TAKES_ARROW = True
-    except ImportError:  # before PySpark 4.1 a streaming sink receives rows
+    except ImportError:  # before PySpark 4.1, a streaming sink receives rows, not batches
         from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
 
         TAKES_ARROW = False
@@ -206,7 +206,7 @@ def _status(storage: StorageClient, session: WriteSessionRef) -> str:
 
 
 def _batches(rows: Iterator[Any], schema: StructType) -> Iterable[pa.RecordBatch]:
-    """Convert the rows that older Spark versions pass to Arrow batches."""
+    """Convert rows (as passed by older Spark versions) to Arrow batches."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
     while some := list(itertools.islice(rows, _ROWS)):

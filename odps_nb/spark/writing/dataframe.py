@@ -1,7 +1,7 @@
 """`write`: writes a DataFrame into a table in one commit, all rows or none.
 
 The tasks write in ``mapInArrow``, and the driver commits. Spark returns exactly one result per
-partition, whichever attempt produced it, and exactly those streams are committed.
+partition, whichever attempt produced it, and exactly the streams in these results are committed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def write(
     Parameters
     ----------
     df
-        The rows. Each DataFrame partition becomes one stream; more than 20,000 are coalesced.
+        The rows. Each DataFrame partition becomes one stream; more than 20,000 partitions are
+        coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
@@ -235,7 +236,7 @@ def write_target(
     conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
-    """Check a write against its table; return the target, and whether rows are replaced."""
+    """Check a write against the table; return the target, and whether rows are replaced."""
     from odps_nb.client.catalog import fetch_table
 
     try:

@@ -161,7 +161,7 @@ def _fitted(
     target: Target,
     uploader: CellUploader,
 ) -> Iterator[pa.RecordBatch]:
-    """Convert Spark's batches to the schema of the write session, and upload their blobs."""
+    """Convert Spark's batches to the schema of the write session, and upload the blobs."""
     blobs = {column.name.casefold(): column for column in target.blobs}
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]

@@ -1,4 +1,4 @@
-"""Requests for read sessions, rows and previews as values (``docs/protocol.md`` sections 3, 4)."""
+"""Requests for read sessions, rows and previews (``docs/protocol.md`` sections 3, 4)."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def _count(fields: Fields, key: str) -> int:
 class ReadSessionAnswer(StorageAnswer):
     """A read session: one snapshot, divided into splits.
 
-    ``record_count`` is known in `SplitMode.ROW_OFFSET` and ``None`` otherwise; the other modes have
-    a ``splits_count``. ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema``
-    lists the columns of the streams, in order. ``latest_version`` is the snapshot's table version,
-    from which the next incremental read starts. ``incremental_options`` repeats the options in the
-    request. Some clients require every member.
+    `SplitMode.ROW_OFFSET` sets ``record_count``; the other modes set ``splits_count`` instead.
+    ``expires_at`` is in epoch seconds, ``estimated_size`` in bytes. ``schema`` lists the columns of
+    the streams, in order. ``latest_version`` is the snapshot's table version, from which the next
+    incremental read starts. ``incremental_options`` repeats the options in the request. Some
+    clients require every member.
     """
 
     WHAT: ClassVar[str] = "response to TableCreateReadSession"

@@ -81,7 +81,7 @@ def param(
     read: Callable[[Params, str], Any] = Params.text,
     write: Callable[[Any], str | None] = str,
 ) -> FieldPlace:
-    """Return the `FieldPlace` of a parameter; it is omitted if its value or text is ``None``."""
+    """Return the `FieldPlace` of a parameter, which is omitted if its value or text is ``None``."""
 
     def put(draft: Draft, value: Any) -> None:
         text = None if value is None else write(value)
@@ -186,7 +186,7 @@ def partition_member(name: str) -> FieldPlace:
 
 
 def partition_param(name: str) -> FieldPlace:
-    """Return the `FieldPlace` of a parameter that contains a partition, which may be absent."""
+    """Return the `FieldPlace` of an optional parameter that contains a partition."""
 
     def read(params: Params, key: str) -> PartitionSpec | None:
         text = params.optional(key)

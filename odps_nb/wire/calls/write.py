@@ -1,4 +1,4 @@
-"""Requests for write sessions, streams and rows as values (``docs/protocol.md`` sections 3, 7)."""
+"""Requests for write sessions, streams and rows (``docs/protocol.md`` sections 3, 7)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WriteSessionAnswer(StorageAnswer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionStateAnswer(StorageAnswer):
-    """The closed streams of a write session, as a mapping of stream ids to highest closed versions.
+    """The closed streams of a write session, as a mapping of stream id to highest closed version.
 
     A staging id is an opaque string that the service creates.
     """
@@ -341,7 +341,7 @@ class CloseWriteStream(StorageCall):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRows(StorageCall):
-    """Request to upload rows into a stream; the caller sends the body, one whole Arrow IPC stream.
+    """Request to upload rows into a stream; the caller sends the body, a complete Arrow IPC stream.
 
     ``count`` is the number of rows in the body; the service does not check it (pyodps's live tests
     send a different number). ``row_offset`` is the first row's offset in an exactly-once stream.

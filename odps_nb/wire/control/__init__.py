@@ -2,7 +2,7 @@
 
 ``docs/protocol.md`` section 9. Each request has ``encode`` and ``decode_answer``, each document
 ``encode`` and ``decode``. The embedded service calls `decode_control`. Paths are relative to the
-endpoint and exclude its path (``/api``).
+endpoint and exclude the endpoint's path (``/api``).
 """
 
 # ruff: noqa: F401

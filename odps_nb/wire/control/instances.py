@@ -1,7 +1,7 @@
 """SQL instances: submission, status, result, cancellation (``docs/protocol.md`` section 9.3).
 
-Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result
-document here contains the output of DDL statements and error texts.
+Result rows are read with the Storage API (``odps_nb.wire.calls.instance``); the result document
+here contains error texts and the output of DDL statements.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, including other clients' variants."""
+        """Decode the request, including the variants that other clients send."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
@@ -388,7 +388,7 @@ class GetInstanceSource(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelInstance(_OfInstance):
-    """Request to stop an instance; has no effect if it has already ended."""
+    """Request to stop an instance; has no effect if the instance has ended."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
