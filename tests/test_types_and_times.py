@@ -128,7 +128,7 @@ def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
             if with_null.dtypes.iloc[i] != frame.dtypes.iloc[i]:
                 pandas += f", with nulls {code(with_null.dtypes.iloc[i].name)}"
             if exact.dtypes.iloc[i] != frame.dtypes.iloc[i]:
-                pandas += f" or exact, {code(exact.dtypes.iloc[i].name)}"
+                pandas += f", or {code(exact.dtypes.iloc[i].name)} for exact values"
             spark = spark_type(parse_type(kind)).simpleString()
             came = str(arrow.schema.types[i])
             yield kind.upper(), code(came), pandas, code(polars), code(spark)

@@ -261,7 +261,7 @@ def test_partitions_overwriting_and_blobs_go_as_in_one_write(
         resumed = table.open_write(session_id=session.handle)
         with resumed.open_stream() as stream:
             stream.write(frame)
-        with pytest.raises(ArgumentError, match="partition levels ds"):
+        with pytest.raises(ArgumentError, match="fixed partition levels: ds"):
             table.open_write(session_id=session.session_id)
         assert table.open_write("ds=a", session_id=session.session_id).handle.partition.items
         session.commit()

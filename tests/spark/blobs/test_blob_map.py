@@ -116,7 +116,7 @@ def test_tuples_and_absent_keys_and_none_are_rows_too(
         (lambda record: {"sise": 1}, "'sise', which is not a column"),
         (lambda record: (1, 2), "tuple of 2"),
         (lambda record: 1, "returned int"),
-        (lambda record: {"size": "many"}, "values for 'size'"),
+        (lambda record: {"size": "many"}, "function for 'size'"),
     ],
 )
 def test_what_does_not_fit_the_schema_is_said(
