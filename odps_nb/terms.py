@@ -186,7 +186,9 @@ class TableName:
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
         """Parse ``table``, ``project.table`` or ``project.schema.table``; names may be quoted."""
-        parts = text.split(".") if isinstance(text, str) else []  # names may come from a DataFrame
+        parts = (
+            text.split(".") if isinstance(text, str) else []
+        )  # a name from a DataFrame may not be a string
         match [part.strip().strip("`") for part in parts]:
             case [table]:
                 return cls(project=project, schema=schema, table=table)

@@ -310,7 +310,7 @@ class _ScanRows:
         return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:
-        """Cancel all running reads, from any thread."""
+        """Cancel all running reads. May be called from any thread."""
         self._job.stop()
         if self._running is not None:
             self._running.cancel()

@@ -138,7 +138,7 @@ class OpenWrite:
             Version of the stream; replaces lower versions of the same stream, including their rows.
         resume
             Resume a stream that another writer left open and no longer uses. New rows are appended
-            to the rows already on the service; ``rows`` of the returned stream includes these.
+            to the rows already on the service; ``rows`` of the returned stream counts both.
 
         Raises
         ------

@@ -341,7 +341,7 @@ def _stream_chunks(
 ) -> Iterator[Chunk]:
     fixed = {key.casefold() for key, _ in target.fixed}
     names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
-    places = match_names(names, target.plain)  # this raises before a row is read
+    places = match_names(names, target.plain)  # raises on a mismatch before any row is read
     return _read_chunks(reader, target, names, places, first_row)
 
 

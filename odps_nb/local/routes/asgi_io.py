@@ -148,7 +148,7 @@ class StreamedResponse(Response):
             gone.cancel()
 
     async def _send_directly(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
-        """Write the chunks directly to the socket; the server then sends the end."""
+        """Write the chunks directly to the socket; the server then sends the final chunk."""
         writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
         state = TurnEnd.SOME
         writing: asyncio.Future[TurnEnd] | None = None

@@ -145,7 +145,7 @@ class StoredRows:
         return found
 
     def open(self) -> Any:
-        """Return a dataset (or an empty table) for DuckDB, without `unread` columns."""
+        """Return a dataset (or an empty table) for DuckDB, without the columns in `unread`."""
         # imported here because it imports pandas, which the service avoids
         import pyarrow.dataset as ds
         from pyarrow import fs

@@ -27,7 +27,7 @@ _SHOWN, _MAX_MESSAGE = 80, 400
 def query_errors(reads: Sequence[TableRead]) -> Iterator[None]:
     """Raise `NotFoundError` or `QueryError` instead of Spark's errors.
 
-    The message is Spark's, without the Java stack; a note quotes the line of the query.
+    The message is Spark's, without the Java stack; a note quotes the query's line.
     """
     from pyspark.errors import PySparkException
 

@@ -52,7 +52,7 @@ class ColumnProfile:
     frequent
         Single-value bars of up to `LISTED_VALUES` values, the most frequent first.
     ends
-        The values at both ends of the bars, or the minimum and the maximum.
+        The values at the ends of the histogram, or the minimum and the maximum.
     statistics
         Statistics by name, such as ``mean``, ``median`` and ``max length``.
     facts

@@ -54,7 +54,7 @@ class _Unit:
 
     @property
     def length(self) -> int:
-        """Bytes of the data, without the padding of the last block."""
+        """Size of the data in bytes, without the padding of the last block."""
         if not self.shape:
             return 0
         width = abs(self.number("BITPIX")) // 8
