@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import sys
 from collections import deque
 from collections.abc import KeysView, ValuesView
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from odps_nb.errors import ArgumentError
+from odps_nb.lifetime import loaded
 
 # Maximum length of an IN list; users can write a longer list to a table and join it.
 MAX_VALUES = 10_000
@@ -95,7 +95,7 @@ def _listed(values: Any) -> list[PlainValue]:
 
 
 def _of_pandas(value: object) -> object:
-    pandas = sys.modules.get("pandas")
+    pandas = loaded("pandas")
     if pandas is None:
         return _UNKNOWN
     if value is pandas.NaT or value is pandas.NA:
@@ -116,7 +116,7 @@ def _of_pandas(value: object) -> object:
 
 
 def _of_numpy(value: object) -> object:
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is None:
         return _UNKNOWN
     if isinstance(value, numpy.ma.MaskedArray) and value.ndim == 0:
@@ -166,7 +166,7 @@ def _of_numpy_time(value: Any) -> PlainValue:
 
 
 def _of_arrow(value: object) -> object:
-    arrow = sys.modules.get("pyarrow")
+    arrow = loaded("pyarrow")
     if arrow is None:
         return _UNKNOWN
     if isinstance(value, (arrow.Array, arrow.ChunkedArray)):
@@ -190,7 +190,7 @@ def _of_arrow(value: object) -> object:
 
 
 def _of_polars(value: object) -> object:
-    polars = sys.modules.get("polars")
+    polars = loaded("polars")
     if polars is None or not isinstance(value, polars.Series):
         return _UNKNOWN
     # Only the Arrow conversion keeps nanoseconds, but it does not support Object columns.

@@ -7,7 +7,6 @@ pandas; `register_polars` registers it in polars.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from pandas.api.extensions import register_series_accessor
 
 from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import StateError
+from odps_nb.lifetime import loaded
 
 
 class BlobSeries:
@@ -116,7 +116,7 @@ def reference_series(
 
 def register_polars() -> None:
     """Register the accessor in polars, if polars is loaded."""
-    polars = sys.modules.get("polars")
+    polars = loaded("polars")
     if polars is not None and not hasattr(polars.Series, "odps"):
         polars.api.register_series_namespace("odps")(BlobSeries)
 

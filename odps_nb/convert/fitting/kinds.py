@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
+from odps_nb.lifetime import loaded
 
 _Places = list[int]
 
@@ -27,7 +27,7 @@ def is_missing(value: Any) -> bool:
         return value.is_nan()
     if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64, datetime.datetime)):
         return bool(value != value)
-    pandas = sys.modules.get("pandas")
+    pandas = loaded("pandas")
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
 
 
