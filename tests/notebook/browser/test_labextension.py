@@ -160,7 +160,6 @@ def test_the_colours_come_and_go_with_the_magic(lab: Lab) -> None:
     lab.write(4, "")
 
 
-@pytest.mark.nightly
 def test_ten_thousand_tables_come_from_the_cache_and_only_those_in_view_are_drawn(
     connected: Lab,
 ) -> None:
