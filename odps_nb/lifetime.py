@@ -7,17 +7,15 @@ a socket read each other's responses. Objects with threads, sockets or locks reg
 from __future__ import annotations
 
 import atexit
-import importlib
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
@@ -157,8 +155,3 @@ def _at_exit() -> None:
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_in_child)
-
-
-def loaded(name: str) -> ModuleType | None:
-    """Return a module if it was imported; wait for another thread that is still importing it."""
-    return None if sys.modules.get(name) is None else importlib.import_module(name)

@@ -35,7 +35,7 @@ BELOW: dict[str, set[str]] = {
     "arrow": VALUES | {"wire"},
     "http": VALUES_AND_LIFE | {"wire"},
     "parsing": VALUES | {"child_process"},
-    "convert": VALUES_AND_LIFE | {"wire", "arrow", "parsing"},
+    "convert": VALUES | {"wire", "arrow", "parsing"},
     "filters": VALUES | {"sql_parser"},
     "client": VALUES_AND_LIFE | {"wire", "arrow", "http", "filters"},
     "access": VALUES_AND_LIFE | {"wire", "http", "convert", "filters", "client"},

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from odps_nb.client.calls.progress import Progress, ProgressListener, silent
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError
 
 MakesListener = Callable[..., ProgressListener]
@@ -57,6 +59,6 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
 
 
 def _in_kernel() -> bool:
-    ipython = sys.modules.get("IPython")  # in a kernel it is already imported
+    ipython: Any = loaded("IPython")  # in a kernel it is already imported
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -161,7 +161,7 @@ def _wrong_rows(world: World) -> str:
 
 
 def story(world: World) -> str:
-    """Describe a history for a person."""
+    """Describe a history in words."""
     plan = world.plan
     said = verdict(world) or "nothing is wrong"
     options = f"seed {plan.seed}, {plan.scenario}"

@@ -197,8 +197,6 @@ def close_notebook(page: Any, *, kernel: bool) -> None:
 
 def run_all(page: Any) -> None:
     """Run all cells, without waiting for them."""
-    # JupyterLab does nothing while the notebook is not yet its current widget
-    page.wait_for_function("() => window.jupyterapp.commands.isEnabled('notebook:run-all-cells')")
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
 
 

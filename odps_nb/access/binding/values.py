@@ -15,8 +15,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError
-from odps_nb.lifetime import loaded
 
 # Maximum length of an IN list; users can write a longer list to a table and join it.
 MAX_VALUES = 10_000

@@ -14,8 +14,8 @@ import pandas as pd
 from pandas.api.extensions import register_series_accessor
 
 from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import StateError
-from odps_nb.lifetime import loaded
 
 
 class BlobSeries:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
-from odps_nb.lifetime import loaded
+from odps_nb.convert.loaded import loaded
 
 _Places = list[int]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.java import find_java
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.convert.loaded import loaded
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
     be_quiet,
@@ -163,7 +164,7 @@ def _running() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     kinds: list[type[SparkSession]] = [SparkSession]
-    if connected := sys.modules.get("pyspark.sql.connect.session"):
+    if connected := loaded("pyspark.sql.connect.session"):
         kinds.append(connected.SparkSession)  # the classic class lists no Connect sessions
     for kind in kinds:
         with contextlib.suppress(PySparkRuntimeError):  # raised if no session is active

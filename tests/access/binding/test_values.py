@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import datetime
 import enum
-import importlib
 import math
 import subprocess
 import sys
-import threading
 from decimal import Decimal
 from uuid import uuid4
 from zoneinfo import ZoneInfo
@@ -25,7 +22,6 @@ from hypothesis import strategies as st
 from odps_nb.access.binding.literals import Writer, literal
 from odps_nb.access.binding.values import Duration, Time, plain
 from odps_nb.errors import ArgumentError
-from odps_nb.lifetime import loaded
 from tests.support.bound_values import REFUSED
 
 NANOSECONDS = st.integers(-(2**63) + 1, 2**63 - 1)
@@ -202,22 +198,3 @@ def test_binding_loads_no_library():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_a_library_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
-    begun, go_on, found = threading.Event(), threading.Event(), []
-    (tmp_path / "half_imported.py").write_text("import builtins\nbuiltins.half()\nWHOLE = True\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(builtins, "half", lambda: (begun.set(), go_on.wait()), raising=False)
-    importing = threading.Thread(target=importlib.import_module, args=("half_imported",))
-    importing.start()
-    begun.wait()
-    asking = threading.Thread(
-        target=lambda: found.append(hasattr(loaded("half_imported"), "WHOLE"))
-    )
-    asking.start()
-    go_on.set()
-    importing.join()
-    asking.join()
-    assert found == [True]
-    del sys.modules["half_imported"]
