@@ -18,7 +18,7 @@ from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError, OdpsNbError, visible
-from odps_nb.notebook.explore.charts.chart import Chart
+from odps_nb.notebook.explore.charts.chart import Chart, cost_text
 from odps_nb.notebook.explore.charts.choice import choose
 from odps_nb.notebook.explore.choosing.choice import Choice
 from odps_nb.notebook.explore.choosing.conditions import (
@@ -217,14 +217,14 @@ class Explorer(TakesRows, LiveView):
         if self._asked is not None:
             self._choose(self._asked, is_agreed=True)
 
-    def _asks(self, task: str, cost: int, again: str = "") -> bool:
+    def _asks(self, task: str, cost: int, reason: str = "") -> bool:
         """Ask the user to confirm a job that reads over `ASK_BYTES` or runs a query again.
 
         Return whether confirmation is needed.
         """
-        if cost <= ASK_BYTES and not again:
+        if cost <= ASK_BYTES and not reason:
             return False
-        self._send({"kind": "cost", "task": task, "text": f"{again}reads {format_bytes(cost)}"})
+        self._send({"kind": "cost", "task": task, "text": cost_text(cost, reason)})
         return True
 
     def _tell_busy(self, task: str, text: str, share: float | None = None) -> None:
@@ -309,9 +309,9 @@ class Explorer(TakesRows, LiveView):
         def work(token: CancelToken) -> None:
             by_query = is_agreed
             if not is_agreed:
-                cost, again = self.view.chart_cost(choice, token)
+                cost, reason = self.view.chart_cost(choice, token)
                 by_query = cost is not None
-                if cost is not None and self._asks("chart", cost, again):
+                if cost is not None and self._asks("chart", cost, reason):
                     return
             job = "a SQL job runs on the service" if by_query else "reading the rows of the result"
             self._tell_busy("chart", f"drawing: {job}")

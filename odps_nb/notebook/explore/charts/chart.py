@@ -43,10 +43,10 @@ def draw(source: RowForms, x: str, y: str | None = None, **options: Any) -> Char
     rows = rows_of(source)
     choice, by_query = choose(rows.columns, x, y, **options), True
     if rows.is_result:
-        cost, again = chart_cost(rows, choice, None, CancelToken())
+        cost, reason = chart_cost(rows, choice, None, CancelToken())
         by_query = cost is not None
         if cost is not None:
-            warn(f"the chart {again}reads {format_bytes(cost)}")
+            warn(f"the chart {cost_text(cost, reason)}")
     return chart_of(rows, choice, None, by_query=by_query)
 
 
@@ -57,15 +57,20 @@ def chart_cost(
 
     The byte count is ``None`` if the chart reads the stored rows of a result instead.
     """
-    again = ""
+    reason = ""
     if rows.is_result:
         reason = why_not_read(rows, cancel)
         if not reason:
             return None, ""
-        again = f"runs the query again, because {reason}, and "
     names = [one.name for one in (choice.x, choice.y, choice.color) if one is not None]
     text = f"select {', '.join(map(name_in_sql, names))} {rows.relation(where)}"
-    return rows.connection.sql_cost(text, settings=rows.job_settings).input_bytes or 0, again
+    return rows.connection.sql_cost(text, settings=rows.job_settings).input_bytes or 0, reason
+
+
+def cost_text(cost: int, reason: str = "") -> str:
+    """Describe the cost of a job, and the ``reason`` if the job runs a query again."""
+    reads = f"reads {format_bytes(cost)}"
+    return f"runs the query again and {reads}, because {reason}" if reason else reads
 
 
 def chart_of(rows: Rows, choice: ChartChoice, where: str | None, *, by_query: bool) -> Chart:

@@ -121,12 +121,12 @@ class _Drawing:
         yield _label(middle, below, self._choice.x.name, anchor="middle")
         if self._choice.kind == "scatter":
             for value, text in self._positions():
-                yield _label(self._across(value), y, text, anchor="middle")
+                yield _centred(self._across(value), y, text)
             return
         every = 1 if self._tilted else math.ceil(self._widest / self._slot())
         if every > 1 and self._choice.is_time and (found := self._calendar()):
             for group, text in found:
-                yield _label(self._x(group), y, text, anchor="middle")
+                yield _centred(self._x(group), y, text)
             return
         for n, group in enumerate(self._slots):
             name = self._group(group)
@@ -135,7 +135,7 @@ class _Drawing:
                 text = shortened(name, 14)
                 yield _label(0, 0, text, anchor="end", turned=at, angle=-30, whole=name)
             elif n % every == 0:
-                yield _label(self._x(group), y, shortened(name, 40), anchor="middle", whole=name)
+                yield _centred(self._x(group), y, shortened(name, 40), whole=name)
 
     def _calendar(self) -> list[tuple[int, str]]:
         """Return (group, label) for groups that begin a period, and for the group of nulls."""
@@ -345,6 +345,12 @@ def _runs(
 
 def _escape(text: str) -> str:
     return html.escape(visible(text), quote=True)
+
+
+def _centred(x: float, y: float, text: str, *, whole: str = "") -> str:
+    """Return a label below ``x``, moved to the left if it would leave the picture."""
+    x = min(x, WIDTH - len(text) * _LETTER / 2)
+    return _label(x, y, text, anchor="middle", whole=whole)
 
 
 def _label(

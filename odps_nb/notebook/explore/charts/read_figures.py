@@ -46,7 +46,7 @@ def why_not_read(rows: Rows, cancel: CancelToken) -> str:
     size = size * (rows.row_count or 0) // max(1, sum(batch.num_rows for batch in first))
     if size <= MAX_READ:
         return ""
-    return f"its result has about {format_bytes(size)}, more than {format_bytes(MAX_READ)}"
+    return f"its result (about {format_bytes(size)}) exceeds {format_bytes(MAX_READ)}"
 
 
 class ReadFigures(FigureQuery):
